@@ -1,0 +1,359 @@
+//! The configuration: from text that somebody wrote to settings that cannot be wrong.
+//!
+//! Nothing here reads a file or the environment; the caller hands both over in [`Sources`].
+
+mod entry;
+mod fields;
+mod paths;
+mod problem;
+mod raw;
+mod reference;
+mod resolve;
+mod settings;
+
+pub use paths::{FileChoice, PathError, Platform, config_file_location, state_dir};
+pub use problem::{EntryPlace, Fault, Origin, Place, Problem};
+pub use reference::{KEYS, Key, KeyPlace, VARIABLES, Variable, reference_markdown};
+pub use resolve::resolve;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::ids::SandboxName;
+use crate::secret::Secret;
+
+/// The most bytes a configuration file or the sandbox list may have.
+pub const SOURCE_MAX_BYTES: usize = 1024 * 1024;
+
+/// The most sandboxes that are kept.
+pub const SANDBOXES_MAX: usize = 1_000;
+
+/// The environment variables as the caller read them.
+pub type Environment = BTreeMap<String, String>;
+
+/// Everything the configuration is made from.
+#[derive(Clone, Default)]
+pub struct Sources {
+    /// The environment variables of the process.
+    pub environment: Environment,
+    /// The configuration file, when there is one.
+    pub file: Option<ConfigText>,
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The values hold passwords.
+        formatter
+            .debug_struct("Sources")
+            .field("variables", &self.environment.len())
+            .field("file", &self.file)
+            .finish()
+    }
+}
+
+/// The text of a configuration file.
+#[derive(Clone)]
+pub struct ConfigText {
+    /// Where the file is, for messages.
+    pub path: PathBuf,
+    /// The language it is written in.
+    pub format: Format,
+    /// What the file holds.
+    pub text: Vec<u8>,
+}
+
+impl ConfigText {
+    /// Joins a file's path and content; the extension says the format.
+    pub fn new(path: PathBuf, text: Vec<u8>) -> Result<Self, PathError> {
+        let format = Format::from_path(&path)?;
+        Ok(Self { path, format, text })
+    }
+}
+
+impl fmt::Debug for ConfigText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ConfigText")
+            .field("path", &self.path)
+            .field("format", &self.format)
+            .field("bytes", &self.text.len())
+            .finish()
+    }
+}
+
+/// The language of a configuration file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// TOML, file extension `.toml`.
+    Toml,
+    /// JSON, file extension `.json`.
+    Json,
+}
+
+impl Format {
+    /// Tells the format by the extension of a path.
+    pub fn from_path(path: &Path) -> Result<Self, PathError> {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("toml") => Ok(Self::Toml),
+            Some("json") => Ok(Self::Json),
+            _ => Err(PathError::Extension {
+                path: path.to_owned(),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Toml => "TOML",
+            Self::Json => "JSON",
+        })
+    }
+}
+
+/// The whole configuration; what was wrong in it stands beside what is usable.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    /// The sandboxes, those of the environment first, each source in its own order.
+    pub sandboxes: Vec<SandboxEntry>,
+    /// What holds for all sandboxes.
+    pub settings: Settings,
+    /// What was wrong outside a single sandbox.
+    pub problems: Vec<Problem>,
+    /// Kept also for entries that are disabled: what was written down must never be shown.
+    clear_secrets: Vec<Secret<String>>,
+}
+
+impl Config {
+    /// Every secret that was written in clear text or came from a variable, also of disabled entries.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.clear_secrets
+            .iter()
+            .map(|secret| secret.expose().as_str())
+    }
+
+    /// The sandboxes that can be used.
+    pub fn ready(&self) -> impl Iterator<Item = &SandboxConfig> {
+        self.sandboxes.iter().filter_map(|entry| match entry {
+            SandboxEntry::Ready(sandbox) => Some(sandbox),
+            SandboxEntry::Disabled { .. } => None,
+        })
+    }
+
+    /// The names of the sandboxes that can be used.
+    pub fn names(&self) -> impl Iterator<Item = &SandboxName> {
+        self.ready().map(|sandbox| &sandbox.name)
+    }
+
+    /// Finds the entry with a name; a usable one is preferred to a disabled one.
+    pub fn find(&self, name: &str) -> Option<&SandboxEntry> {
+        let mut disabled = None;
+        for entry in self.sandboxes.iter().filter(|entry| entry.name() == name) {
+            match entry {
+                SandboxEntry::Ready(_) => return Some(entry),
+                SandboxEntry::Disabled { .. } => disabled = Some(entry),
+            }
+        }
+        disabled
+    }
+}
+
+/// One sandbox of the configuration.
+#[derive(Debug, Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most entries are ready, and a box would hinder matching"
+)]
+pub enum SandboxEntry {
+    /// It can be used.
+    Ready(SandboxConfig),
+    /// It cannot be used until its entry is mended.
+    Disabled {
+        /// The name to show: as written when possible, else the place of the entry.
+        name: String,
+        /// What is wrong.
+        problem: Problem,
+    },
+}
+
+impl SandboxEntry {
+    /// The name to show.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Ready(sandbox) => sandbox.name.as_str(),
+            Self::Disabled { name, .. } => name,
+        }
+    }
+}
+
+/// A sandbox that can be used.
+#[derive(Debug, Clone)]
+pub struct SandboxConfig {
+    /// The name by which it is called.
+    pub name: SandboxName,
+    /// Where it was configured, for messages.
+    pub origin: String,
+    /// How to reach it.
+    pub ssh: SshSettings,
+    /// Things worth knowing that do not prevent its use.
+    pub notes: Vec<String>,
+}
+
+/// How to reach a host by SSH.
+#[derive(Debug, Clone)]
+pub struct SshSettings {
+    /// Name or address, an IPv6 address without brackets.
+    pub host: String,
+    /// The TCP port.
+    pub port: u16,
+    /// The user to log in as.
+    pub user: String,
+    /// The private key, as an absolute path.
+    pub key_file: Option<PathBuf>,
+    /// Where the passphrase of the private key comes from.
+    pub key_passphrase: Option<SecretSource>,
+    /// Where the password comes from.
+    pub password: Option<SecretSource>,
+    /// How the host proves who it is.
+    pub host_keys: HostKeySettings,
+    /// How long each step may take.
+    pub limits: Limits,
+}
+
+/// Where a secret comes from.
+#[derive(Clone)]
+pub enum SecretSource {
+    /// It is known already.
+    Clear(Secret<String>),
+    /// A program prints it: the program and its arguments, started without a shell.
+    Command(Vec<String>),
+}
+
+impl fmt::Debug for SecretSource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Clear(secret) => formatter.debug_tuple("Clear").field(secret).finish(),
+            // Whoever mistakes the key for `password` writes the secret where the program belongs.
+            Self::Command(arguments) => write!(formatter, "Command({} texts)", arguments.len()),
+        }
+    }
+}
+
+/// How a host proves who it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HostKeySettings {
+    /// What to do with a key that is not known.
+    pub policy: HostKeyPolicy,
+    /// The files with known keys; empty means the user's own.
+    pub known_hosts_files: Vec<PathBuf>,
+}
+
+/// What to do with the key of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HostKeyPolicy {
+    /// Trust the key of a host never seen before and remember it; refuse a changed one.
+    #[default]
+    AcceptNew,
+    /// Refuse every key that is not known already.
+    Strict,
+    /// Check nothing.
+    Insecure,
+}
+
+impl HostKeyPolicy {
+    /// Reads the spelling used in the configuration.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "accept-new" => Some(Self::AcceptNew),
+            "strict" => Some(Self::Strict),
+            "insecure" => Some(Self::Insecure),
+            _ => None,
+        }
+    }
+
+    /// The spelling used in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AcceptNew => "accept-new",
+            Self::Strict => "strict",
+            Self::Insecure => "insecure",
+        }
+    }
+}
+
+/// How long each step of a connection may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Name lookup and TCP connection.
+    pub tcp: Duration,
+    /// The first line of the server.
+    pub banner: Duration,
+    /// The key exchange.
+    pub key_exchange: Duration,
+    /// The login.
+    pub authentication: Duration,
+    /// The pause between two signs of life.
+    pub keepalive_interval: Duration,
+    /// How many unanswered signs of life mean that the link is dead.
+    pub keepalive_max: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            tcp: Duration::from_secs(10),
+            banner: Duration::from_secs(10),
+            key_exchange: Duration::from_secs(15),
+            authentication: Duration::from_secs(20),
+            keepalive_interval: Duration::from_secs(15),
+            keepalive_max: 3,
+        }
+    }
+}
+
+/// What holds for all sandboxes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether the advanced tools are offered.
+    pub advanced_tools: bool,
+    /// A sync of more files goes to the background; zero sends every sync there.
+    pub inline_sync_max_files: u64,
+    /// A sync of more bytes goes to the background; zero sends every sync there.
+    pub inline_sync_max_bytes: u64,
+    /// The form of tool results.
+    pub result_style: ResultStyle,
+    /// The host key policy of sandboxes that name none.
+    pub host_key_policy: HostKeyPolicy,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            advanced_tools: false,
+            inline_sync_max_files: 200,
+            inline_sync_max_bytes: 64 * 1024 * 1024,
+            result_style: ResultStyle::Json,
+            host_key_policy: HostKeyPolicy::AcceptNew,
+        }
+    }
+}
+
+/// The form of tool results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ResultStyle {
+    /// One compact JSON object.
+    #[default]
+    Json,
+    /// A verdict line and plain text.
+    Text,
+}
+
+#[cfg(test)]
+mod testing;
+
+#[cfg(test)]
+#[path = "canary_tests.rs"]
+mod canary_tests;

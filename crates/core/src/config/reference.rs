@@ -1,0 +1,414 @@
+//! Every variable and every key, declared once: the checks and the reference page both come from here.
+
+use std::fmt::Write as _;
+
+/// An environment variable that has a meaning.
+#[derive(Debug, Clone, Copy)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What counts when it is unset or empty.
+    pub default: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+/// A key of the configuration file or of an entry in the list of sandboxes.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// Its name.
+    pub name: &'static str,
+    /// Where it may stand.
+    pub place: KeyPlace,
+    /// The form of its value.
+    pub form: &'static str,
+    /// What counts when it is absent.
+    pub default: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+/// Where a key may stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyPlace {
+    /// At the top of the configuration file.
+    TopLevel,
+    /// In the entry of a sandbox.
+    Sandbox,
+}
+
+const fn variable(name: &'static str, default: &'static str, meaning: &'static str) -> Variable {
+    Variable {
+        name,
+        default,
+        meaning,
+    }
+}
+
+const fn top(
+    name: &'static str,
+    form: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    Key {
+        name,
+        place: KeyPlace::TopLevel,
+        form,
+        default,
+        meaning,
+    }
+}
+
+const fn sandbox(
+    name: &'static str,
+    form: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    Key {
+        name,
+        place: KeyPlace::Sandbox,
+        form,
+        default,
+        meaning,
+    }
+}
+
+/// Every environment variable that is read.
+pub const VARIABLES: &[Variable] = &[
+    variable(
+        "REMOTE_SANDBOX_LIST",
+        "none",
+        "JSON array of sandboxes with the keys below. Unknown keys are ignored and noted.",
+    ),
+    variable(
+        "REMOTE_HOST",
+        "none",
+        "Host of a single sandbox, which is also its name. This and the five variables below count only when `REMOTE_SANDBOX_LIST` is unset or empty.",
+    ),
+    variable("REMOTE_PORT", "`22`", "Port of the single sandbox."),
+    variable("REMOTE_USER", "required", "User of the single sandbox."),
+    variable(
+        "REMOTE_PASSWORD",
+        "none",
+        "Password of the single sandbox. This or `REMOTE_KEY_FILE` is required.",
+    ),
+    variable(
+        "REMOTE_KEY_FILE",
+        "none",
+        "Private key of the single sandbox.",
+    ),
+    variable(
+        "REMOTE_KEY_PASSPHRASE",
+        "none",
+        "Passphrase of the private key of the single sandbox.",
+    ),
+    variable(
+        "REMOTE_SANDBOX_EXPOSE_ADVANCED_TOOLS",
+        "off",
+        "`1`, `true`, `yes` or `on` offers the advanced tools.",
+    ),
+    variable(
+        "REMOTE_SANDBOX_INLINE_SYNC_MAX_FILES",
+        "`200`",
+        "A sync of more files goes to the background. Zero or less sends every sync there.",
+    ),
+    variable(
+        "REMOTE_SANDBOX_INLINE_SYNC_MAX_BYTES",
+        "`67108864`",
+        "A sync of more bytes goes to the background. Zero or less sends every sync there.",
+    ),
+    variable(
+        "REMOTE_SANDBOX_RESULT_STYLE",
+        "`json`",
+        "Form of tool results: `json` or `text`.",
+    ),
+    variable(
+        "REMOTE_SANDBOX_CONFIG",
+        "none",
+        "Path of the configuration file, which must then exist. A relative path starts at the home directory.",
+    ),
+    variable(
+        "REMOTE_SANDBOX_MCP_HOME",
+        "none",
+        "State directory. An absolute path, or one that begins with `~/`.",
+    ),
+    variable(
+        "XDG_CONFIG_HOME",
+        "`~/.config`",
+        "Folder of the configuration file on Linux. A relative path is ignored.",
+    ),
+    variable(
+        "XDG_STATE_HOME",
+        "`~/.local/state`",
+        "Folder of the state directory on Linux. A relative path is ignored.",
+    ),
+    variable(
+        "HOME",
+        "none",
+        "Home directory: what `~` means, and where relative paths in the configuration start.",
+    ),
+];
+
+/// Every key that is understood.
+pub const KEYS: &[Key] = &[
+    top(
+        "sandboxes",
+        "list of tables",
+        "empty",
+        "The sandboxes. `sandbox` means the same, so that TOML files can say `[[sandbox]]`.",
+    ),
+    top(
+        "sandbox",
+        "list of tables",
+        "empty",
+        "The same as `sandboxes`.",
+    ),
+    top(
+        "advanced_tools",
+        "true or false",
+        "`false`",
+        "Offers the advanced tools.",
+    ),
+    top(
+        "inline_sync_max_files",
+        "whole number",
+        "`200`",
+        "A sync of more files goes to the background. Zero or less sends every sync there.",
+    ),
+    top(
+        "inline_sync_max_bytes",
+        "whole number",
+        "`67108864`",
+        "A sync of more bytes goes to the background. Zero or less sends every sync there.",
+    ),
+    top(
+        "result_style",
+        "text",
+        "`json`",
+        "Form of tool results: `json` or `text`.",
+    ),
+    top(
+        "host_key_policy",
+        "text",
+        "`accept-new`",
+        "Policy of every sandbox, of the environment too, that names none of its own.",
+    ),
+    sandbox(
+        "name",
+        "text",
+        "the host",
+        "Name by which the sandbox is called: 1 to 64 characters, no control characters, no blank at either end. A longer host is cut.",
+    ),
+    sandbox(
+        "host",
+        "text",
+        "required",
+        "Name or address of the host. An IPv6 address may stand in brackets.",
+    ),
+    sandbox("port", "whole number", "`22`", "TCP port, 1 to 65535."),
+    sandbox("user", "text", "required", "User to log in as."),
+    sandbox(
+        "password",
+        "text",
+        "none",
+        "Password in clear text. At least one of the three password keys or `key_file` is required.",
+    ),
+    sandbox(
+        "password_env",
+        "text",
+        "none",
+        "Name of an environment variable that holds the password.",
+    ),
+    sandbox(
+        "password_command",
+        "list of texts",
+        "none",
+        "Program and arguments that print the password. Started without a shell.",
+    ),
+    sandbox(
+        "key_file",
+        "path",
+        "none",
+        "Private key. `~/` is the home directory, and a relative path starts there.",
+    ),
+    sandbox(
+        "key_passphrase",
+        "text",
+        "none",
+        "Passphrase of the private key in clear text.",
+    ),
+    sandbox(
+        "key_passphrase_env",
+        "text",
+        "none",
+        "Name of an environment variable that holds the passphrase.",
+    ),
+    sandbox(
+        "key_passphrase_command",
+        "list of texts",
+        "none",
+        "Program and arguments that print the passphrase. Started without a shell.",
+    ),
+    sandbox(
+        "host_key_policy",
+        "text",
+        "that of the file",
+        "`accept-new` trusts a host seen for the first time and refuses a changed key, `strict` refuses every unknown key, `insecure` checks nothing.",
+    ),
+    sandbox(
+        "known_hosts_files",
+        "path or list of paths",
+        "the user's own",
+        "Files with known host keys.",
+    ),
+    sandbox(
+        "connect_timeout_s",
+        "seconds",
+        "`10`",
+        "Time for the name lookup and the TCP connection.",
+    ),
+    sandbox(
+        "banner_timeout_s",
+        "seconds",
+        "`10`",
+        "Time for the first line of the server.",
+    ),
+    sandbox(
+        "key_exchange_timeout_s",
+        "seconds",
+        "`15`",
+        "Time for the key exchange.",
+    ),
+    sandbox("auth_timeout_s", "seconds", "`20`", "Time for the login."),
+    sandbox(
+        "keepalive_s",
+        "seconds",
+        "`15`",
+        "Pause between two signs of life.",
+    ),
+    sandbox(
+        "keepalive_max",
+        "whole number",
+        "`3`",
+        "How many unanswered signs of life mean that the link is dead, 1 to 100.",
+    ),
+];
+
+pub(super) fn is_known(place: KeyPlace, name: &str) -> bool {
+    KEYS.iter()
+        .any(|key| key.place == place && key.name == name)
+}
+
+pub(super) fn known_keys(place: KeyPlace) -> String {
+    let names: Vec<_> = keys(place).map(|key| key.name).collect();
+    names.join(", ")
+}
+
+fn keys(place: KeyPlace) -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().filter(move |key| key.place == place)
+}
+
+/// The reference page of the configuration.
+pub fn reference_markdown() -> String {
+    let mut page = String::from(INTRODUCTION);
+    page.push_str("\n## Environment variables\n\nAn empty variable counts as unset.\n\n");
+    page.push_str("| Variable | Default | Meaning |\n|---|---|---|\n");
+    for Variable {
+        name,
+        default,
+        meaning,
+    } in VARIABLES
+    {
+        push_row(&mut page, &[&format!("`{name}`"), default, meaning]);
+    }
+    page.push_str("\n## Keys at the top of the file\n\n");
+    push_keys(&mut page, KeyPlace::TopLevel);
+    page.push_str(
+        "\n## Keys of a sandbox\n\nIn the file and in `REMOTE_SANDBOX_LIST` alike. Empty text counts as absent. \
+         Seconds may have a fraction and go up to 3600; numbers may be written as text.\n\n",
+    );
+    push_keys(&mut page, KeyPlace::Sandbox);
+    page.push_str(ENDING);
+    page
+}
+
+fn push_keys(page: &mut String, place: KeyPlace) {
+    page.push_str("| Key | Value | Default | Meaning |\n|---|---|---|---|\n");
+    for key in keys(place) {
+        let name = format!("`{}`", key.name);
+        push_row(page, &[&name, key.form, key.default, key.meaning]);
+    }
+}
+
+fn push_row(page: &mut String, cells: &[&str]) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(page, "| {} |", cells.join(" | "));
+}
+
+const INTRODUCTION: &str = r#"# Configuration
+
+<!-- Generated from the code. Run the tests with UPDATE_REFERENCE=1 to write it anew. -->
+
+Sandboxes and settings come from environment variables and from one optional file. Both may be used together.
+
+## Which file is read
+
+1. `--config PATH`. The file must exist.
+2. `REMOTE_SANDBOX_CONFIG`. The file must exist.
+3. The first that exists of `config.toml` and `config.json` in the user's folder: `$XDG_CONFIG_HOME/remote-sandbox-mcp`
+   (`~/.config/remote-sandbox-mcp` when unset) on Linux, `~/Library/Application Support/remote-sandbox-mcp` on macOS.
+
+The working directory is never searched. The extension, `.toml` or `.json`, says the format. A file has at most 1 MiB.
+
+```toml
+[[sandbox]]
+name = "gpu1"
+host = "10.0.0.1"
+user = "ubuntu"
+key_file = "~/.ssh/id_ed25519"
+
+[[sandbox]]
+name = "build"
+host = "build.example.org"
+user = "ci"
+password_command = ["pass", "show", "build"]
+```
+
+```json
+{"sandboxes": [{"name": "gpu1", "host": "10.0.0.1", "user": "ubuntu", "password_env": "GPU1_PASSWORD"}]}
+```
+
+A `.json` file may also hold only the list, in the form of `REMOTE_SANDBOX_LIST`.
+
+## What wins
+
+1. A setting in the environment wins over the same setting in the file.
+2. A sandbox in the environment wins over a sandbox with the same name in the file; the file's entry is noted on it.
+3. In one source, the later of two sandboxes with the same name wins; the earlier is listed as disabled.
+4. `REMOTE_SANDBOX_LIST` wins over `REMOTE_HOST` and its companions, also when it cannot be read.
+5. A key in a sandbox's entry wins over the same key at the top of the file.
+
+This is decided by name alone. When the winner has an error, the name is disabled: no command goes to a host that was meant to be replaced.
+
+## What is an error
+
+A mistake disables the sandbox it is in, and nothing else. A list or file that cannot be read as a whole contributes nothing, and the other sources are used.
+An unknown key disables the sandbox in a file, and is only noted in `REMOTE_SANDBOX_LIST`. At most 1,000 sandboxes are kept.
+Messages name the file and line or the variable, the entry and the key. They quote names of sandboxes, keys and variables, and no other value.
+"#;
+
+const ENDING: &str = r"
+Give at most one of `password`, `password_env` and `password_command`, and at most one of `key_passphrase`, `key_passphrase_env` and
+`key_passphrase_command`.
+
+## Where the state is
+
+`REMOTE_SANDBOX_MCP_HOME` when set; else `$XDG_STATE_HOME/remote-sandbox-mcp` (`~/.local/state/remote-sandbox-mcp` when unset) on Linux,
+`~/Library/Application Support/remote-sandbox-mcp` on macOS.
+";
+
+#[cfg(test)]
+#[path = "reference_tests.rs"]
+mod tests;

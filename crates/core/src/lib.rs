@@ -1,0 +1,13 @@
+//! The pure part of remote-sandbox-mcp: types, configuration, quoting, parsers and verdicts.
+//!
+//! Nothing in this crate opens a socket, reads a clock or writes a file.
+
+pub mod config;
+pub mod failure;
+pub mod hostkey;
+pub mod ids;
+pub mod outcome;
+pub mod output;
+pub mod probe;
+pub mod secret;
+pub mod shell;

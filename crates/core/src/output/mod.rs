@@ -1,0 +1,9 @@
+//! Foreign output: kept within bounds, shown without doing harm.
+
+mod clean;
+mod head_tail;
+mod shape;
+
+pub use clean::{clean_line, clean_text};
+pub use head_tail::HeadTail;
+pub use shape::{Shaped, shape};

@@ -1,0 +1,81 @@
+# Finds the processes of one run and, when asked to, ends them. POSIX sh; no word of it is the caller's.
+# Given above: t token, q session, b start time of its leader, mode (end or look).
+proc=; [ -r /proc/$$/stat ] && proc=1
+# All living processes as " pid:parent:group:session" words.
+snapshot() {
+  T=
+  if [ -n "$proc" ]; then
+    for d in /proc/[0-9]*; do
+      { read -r x <"$d/stat"; } 2>/dev/null || continue
+      x=${x##*) }; set -- $x
+      [ "$1" = Z ] || [ "$1" = X ] || T="$T ${d#/proc/}:$2:$3:$4"
+    done
+  else
+    T=$(ps -A -o pid= -o ppid= -o pgid= 2>/dev/null | while read -r p pp g; do printf ' %s:%s:%s:0' "$p" "$pp" "$g"; done)
+  fi
+}
+# The session number may have been given to somebody else after our leader ended; its start time tells.
+ours=1
+leader() {
+  ours=1
+  [ "$q" -gt 1 ] || { ours=; return; }
+  [ -n "$proc" ] || return
+  x=; { read -r x <"/proc/$q/stat"; } 2>/dev/null || return
+  x=${x##*) }; set -- $x
+  [ "${20-0}" = "$b" ] || ours=
+}
+gnu=; printf 'a\0b\0' 2>/dev/null | grep -qz '^b$' 2>/dev/null && gnu=1
+carriers() {
+  [ -n "$proc" ] || return
+  if [ -n "$gnu" ]; then
+    grep -lszx -- "REMOTE_SANDBOX_RUN=$t" /proc/[0-9]*/environ 2>/dev/null
+  else
+    for d in /proc/[0-9]*; do
+      tr '\0' '\n' 2>/dev/null <"$d/environ" | grep -qx "REMOTE_SANDBOX_RUN=$t" 2>/dev/null && printf '%s\n' "$d/environ"
+    done 2>/dev/null
+  fi
+}
+# Sets F to " pid pid ": members of the session or group, carriers of the token, and all their descendants.
+find_all() {
+  leader; snapshot; F=' '
+  C=" $(carriers | while IFS=/ read -r _ _ p _; do printf '%s ' "$p"; done)"
+  for e in $T; do
+    p=${e%%:*}; r=${e#*:}; r=${r#*:}; g=${r%%:*}; s=${r#*:}
+    case $p in 1|$$) continue;; esac
+    if [ -n "$ours" ] && { [ "$s" = "$q" ] || [ "$g" = "$q" ]; }; then F="$F$p "; continue; fi
+    case $C in *" $p "*) F="$F$p ";; esac
+  done
+  more=1
+  while [ -n "$more" ]; do
+    more=
+    for e in $T; do
+      p=${e%%:*}; r=${e#*:}; pp=${r%%:*}
+      case $p in 1|$$) continue;; esac
+      case $F in *" $p "*) continue;; esac
+      case $F in *" $pp "*) F="$F$p "; more=1;; esac
+    done
+  done
+}
+# About two seconds in growing steps; looking costs time of its own on a host with many processes.
+steps='0.1 0.2 0.3 0.4 0.5 0.3'; sleep 0.01 2>/dev/null || steps='1 1'
+nap() { sleep "$1" 2>/dev/null || sleep 1; }
+find_all
+found=$F
+if [ $mode = end ] && [ "$F" != ' ' ]; then
+  kill -TERM $F 2>/dev/null; kill -CONT $F 2>/dev/null
+  for step in $steps; do
+    nap $step; find_all
+    [ "$F" = ' ' ] && break
+  done
+  n=0
+  while [ "$F" != ' ' ] && [ $n -lt 4 ]; do
+    kill -KILL $F 2>/dev/null
+    nap 0.05; n=$((n+1)); find_all
+  done
+fi
+for p in $F; do
+  c=; { read -r c <"/proc/$p/comm"; } 2>/dev/null || c=$(ps -o comm= -p "$p" 2>/dev/null)
+  printf 'RSMCP:%s:P:%s:%s\n' "$t" "$p" "$c"
+done
+set -- $found
+printf 'RSMCP:%s:E:%s\n' "$t" $#

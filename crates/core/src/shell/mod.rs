@@ -1,0 +1,45 @@
+//! Scripts that travel to a host on standard input, and what the host says back about them.
+//!
+//! The login shell only ever sees the constant [`CONSTANT_COMMAND`]; everything a user or an agent
+//! wrote is parsed by `sh`, inside single quotes made by [`quote`]. So fish, zsh, csh and busybox
+//! logins all behave the same, and no text of the caller reaches a shell unquoted by accident.
+
+mod end;
+mod gate;
+mod run;
+
+pub use end::{EndReport, Purpose, Survivor, Target, end_script, parse_end_report};
+pub use gate::{Gate, Started};
+pub use run::{EnvironmentName, RunSpec, ScriptError, StdinText, TimeoutProgram, run_script};
+
+/// The one command line that a login shell is asked to run.
+pub const CONSTANT_COMMAND: &str = "exec sh";
+
+/// The environment variable that carries the run token into every process of a run.
+pub const TOKEN_VARIABLE: &str = "REMOTE_SANDBOX_RUN";
+
+/// Quotes text for a POSIX shell so that it stands for exactly itself.
+///
+/// ```
+/// use remote_sandbox_core::shell::quote;
+/// assert_eq!(quote("it's"), r"'it'\''s'");
+/// ```
+pub fn quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('\'');
+    for part in text.split_inclusive('\'') {
+        match part.strip_suffix('\'') {
+            Some(before) => {
+                quoted.push_str(before);
+                quoted.push_str(r"'\''");
+            }
+            None => quoted.push_str(part),
+        }
+    }
+    quoted.push('\'');
+    quoted
+}
+
+#[cfg(test)]
+#[path = "shell_tests.rs"]
+mod tests;

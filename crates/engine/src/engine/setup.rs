@@ -1,0 +1,93 @@
+//! From the command line, the environment and a file to a working engine.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use remote_sandbox_core::config::{
+    Config, ConfigText, Environment, FileChoice, PathError, Platform, SOURCE_MAX_BYTES, Sources,
+    config_file_location, resolve, state_dir,
+};
+use remote_sandbox_core::secret::Mask;
+
+use super::Engine;
+use crate::audit::Audit;
+use crate::fsio::{self, FileError};
+use crate::run::Registry;
+use crate::sandbox::Sandbox;
+use crate::ssh::{Dialer, HostKeyStore, SshSandbox};
+
+/// Why the server cannot start at all.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// A place for files cannot be worked out.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// The configuration file cannot be read.
+    #[error("the configuration file cannot be read")]
+    File(#[from] FileError),
+    /// The configuration file that was asked for is not there.
+    #[error("the configuration file `{}` does not exist", .0.display())]
+    Missing(PathBuf),
+}
+
+/// Reads the configuration; only a file that was asked for by name and cannot be read is an error.
+pub fn load_config(flag: Option<&Path>, environment: Environment) -> Result<Config, SetupError> {
+    let file = match config_file_location(flag, &environment, Platform::current()) {
+        FileChoice::None => None,
+        FileChoice::Required(path) => Some(read_config(&path)?.ok_or(SetupError::Missing(path))?),
+        FileChoice::Optional(paths) => {
+            let mut found = None;
+            for path in paths {
+                found = read_config(&path)?;
+                if found.is_some() {
+                    break;
+                }
+            }
+            found
+        }
+    };
+    Ok(resolve(&Sources { environment, file }))
+}
+
+fn read_config(path: &Path) -> Result<Option<ConfigText>, SetupError> {
+    let limit = SOURCE_MAX_BYTES as u64 + 1;
+    match fsio::read_bounded(path, limit)? {
+        Some(text) => Ok(Some(ConfigText::new(path.to_owned(), text)?)),
+        None => Ok(None),
+    }
+}
+
+impl Engine {
+    /// An engine for a configuration; nothing is connected yet.
+    pub fn new(config: &Config, environment: &Environment) -> Result<Self, SetupError> {
+        let state = state_dir(environment, Platform::current())?;
+        let home = environment
+            .get("HOME")
+            .map(PathBuf::from)
+            .filter(|home| home.is_absolute());
+        let mask = Mask::new(config.secrets());
+        let store = Arc::new(HostKeyStore::new(&state, home.as_deref()));
+        let dialer = Arc::new(Dialer::new(store, mask.clone()));
+        let mut sandboxes: BTreeMap<String, Arc<dyn Sandbox>> = BTreeMap::new();
+        for entry in config.ready() {
+            let sandbox = SshSandbox::new(entry, dialer.clone());
+            sandboxes.insert(entry.name.to_string(), Arc::new(sandbox));
+        }
+        let audit = Arc::new(Audit::new(&state, mask.clone()));
+        let registry = Arc::new(Registry::new(&state, mask.clone(), audit.clone()));
+        registry.prune();
+        // As the old server does: the first one is active until another is selected.
+        let active = config.names().next().map(ToString::to_string);
+        Ok(Engine {
+            settings: config.settings.clone(),
+            entries: config.sandboxes.clone(),
+            problems: Engine::problem_texts(config),
+            sandboxes,
+            active: Mutex::new(active),
+            registry,
+            audit,
+            mask,
+        })
+    }
+}

@@ -1,0 +1,199 @@
+//! The one door to files that this program writes: private from the first instant, whole or not at all.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this module is the door to written files"
+)]
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A file operation that failed, with the file.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} `{}`", path.display())]
+pub struct FileError {
+    /// What was attempted.
+    pub action: &'static str,
+    /// On which file.
+    pub path: PathBuf,
+    /// Why it did not work.
+    #[source]
+    pub source: io::Error,
+}
+
+trait Named<T> {
+    fn named(self, action: &'static str, path: &Path) -> Result<T, FileError>;
+}
+
+impl<T> Named<T> for io::Result<T> {
+    fn named(self, action: &'static str, path: &Path) -> Result<T, FileError> {
+        self.map_err(|source| FileError {
+            action,
+            path: path.to_owned(),
+            source,
+        })
+    }
+}
+
+/// Makes a directory, and those above it, that only this user can enter.
+pub fn private_directory(path: &Path) -> Result<(), FileError> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .named("make", path)?;
+    let found = std::fs::metadata(path).named("look at", path)?;
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        let reason = io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it belongs to another user",
+        );
+        return Err(reason).named("use", path);
+    }
+    Ok(())
+}
+
+/// Opens a file for appending and reading, making it readable by this user only.
+pub fn append_private(path: &Path) -> Result<File, FileError> {
+    open_regular(
+        OpenOptions::new()
+            .append(true)
+            .read(true)
+            .create(true)
+            .mode(0o600),
+        "open for appending",
+        path,
+    )
+}
+
+/// Opens or makes a file for reading and writing, readable by this user only.
+pub fn read_write_private(path: &Path) -> Result<File, FileError> {
+    open_regular(
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600),
+        "open",
+        path,
+    )
+}
+
+/// Refuses links and special files: what we write to is a plain file that we made.
+fn open_regular(
+    options: &mut OpenOptions,
+    action: &'static str,
+    path: &Path,
+) -> Result<File, FileError> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let file = options.custom_flags(flags).open(path).named(action, path)?;
+    if file.metadata().named(action, path)?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is not a regular file")).named(action, path)
+    }
+}
+
+/// Replaces a file: a reader sees the old content or the new, never a part.
+pub fn write_atomically(path: &Path, content: &[u8]) -> Result<(), FileError> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}.tmp", uuid::Uuid::now_v7().simple()));
+    let temporary = PathBuf::from(temporary);
+    let written = (|| {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)
+    })();
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written.named("write", path)
+}
+
+/// Renames a file of ours.
+pub fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
+    std::fs::rename(from, to).named("rename", from)
+}
+
+/// Removes a directory of ours with what is in it.
+pub fn remove_directory(path: &Path) -> Result<(), FileError> {
+    std::fs::remove_dir_all(path).named("remove", path)
+}
+
+/// Takes the lock of a file, waiting for whoever holds it.
+pub fn lock(file: &File) -> io::Result<()> {
+    rustix::fs::flock(file, rustix::fs::FlockOperation::LockExclusive).map_err(io::Error::from)
+}
+
+/// Takes the lock of a file if nobody holds it.
+pub fn try_lock(file: &File) -> bool {
+    rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
+/// Reads a file of bounded size without hanging on a pipe or device; `None` when there is none.
+pub fn read_bounded(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, FileError> {
+    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = match OpenOptions::new()
+        .read(true)
+        .custom_flags(nonblocking)
+        .open(path)
+    {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).named("read", path),
+    };
+    let found = file.metadata().named("read", path)?;
+    let kind = found.file_type();
+    if !kind.is_file() {
+        let what = if kind.is_dir() {
+            "it is a directory"
+        } else if kind.is_fifo() {
+            "it is a pipe"
+        } else {
+            "it is not a regular file"
+        };
+        return Err(io::Error::other(what)).named("read", path);
+    }
+    let mut content = Vec::new();
+    file.take(limit + 1)
+        .read_to_end(&mut content)
+        .named("read", path)?;
+    if content.len() as u64 > limit {
+        let reason = format!("it is larger than {limit} bytes");
+        return Err(io::Error::other(reason)).named("read", path);
+    }
+    Ok(Some(content))
+}
+
+/// Who may use a file.
+#[derive(Debug, Clone, Copy)]
+pub struct Access {
+    /// Its access bits.
+    pub mode: u32,
+    /// Whether it belongs to this user.
+    pub mine: bool,
+    /// Whether it belongs to root.
+    pub of_root: bool,
+}
+
+/// Looks up who may use a file.
+pub fn mode_and_ownership(path: &Path) -> Result<Access, FileError> {
+    let found = std::fs::metadata(path).named("look at", path)?;
+    Ok(Access {
+        mode: found.mode() & 0o7777,
+        mine: found.uid() == rustix::process::geteuid().as_raw(),
+        of_root: found.uid() == 0,
+    })
+}
+
+#[cfg(test)]
+#[path = "fsio_tests.rs"]
+mod tests;

@@ -1,0 +1,98 @@
+//! What a kind of sandbox must give; everything else is built on top of it once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use remote_sandbox_core::failure::Failure;
+use remote_sandbox_core::ids::{RunToken, SandboxName};
+use remote_sandbox_core::outcome::{LeftRunning, Outcome, StopReason};
+use remote_sandbox_core::probe::Resources;
+use remote_sandbox_core::shell::{Purpose, RunSpec, Started, Target};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// One of the two streams of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// What a run tells while it runs.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The command itself has started.
+    Started(Started),
+    /// The next bytes of a stream.
+    Output(Stream, &'a [u8]),
+}
+
+/// Takes what a run tells; it must not block for long.
+pub type Sink = Arc<dyn Fn(Event<'_>) + Send + Sync>;
+
+/// A command to be run.
+pub struct Order {
+    /// What to run.
+    pub spec: RunSpec,
+    /// The mark its processes carry.
+    pub token: RunToken,
+    /// When it is ended at the latest.
+    pub deadline: Instant,
+    /// The same as a length, for the host's own timer.
+    pub timeout: Duration,
+    /// Says when somebody wants it to end earlier.
+    pub stop: watch::Receiver<Option<StopReason>>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// The outcome.
+    pub outcome: Outcome,
+    /// Processes of the run that outlived it.
+    pub left_running: LeftRunning,
+    /// What broke the link, when it broke.
+    pub detail: Option<String>,
+}
+
+/// What `list_sandboxes` shows of a sandbox without asking it.
+#[derive(Debug, Clone)]
+pub struct Description {
+    /// Its name.
+    pub name: SandboxName,
+    /// Its kind: `ssh`.
+    pub kind: &'static str,
+    /// Where it is.
+    pub host: String,
+    /// On which port.
+    pub port: u16,
+    /// As whom.
+    pub user: String,
+    /// What the user should know about its configuration.
+    pub warnings: Vec<String>,
+}
+
+/// A place where commands run.
+#[async_trait]
+pub trait Sandbox: Send + Sync {
+    /// What is known without asking it.
+    fn description(&self) -> &Description;
+
+    /// Really asks it for a sign of life.
+    async fn check(&self) -> Result<(), Failure>;
+
+    /// Runs a command to its end. An error means that it did not run.
+    async fn run(&self, order: Order, sink: Sink) -> Result<Ended, Failure>;
+
+    /// Finds the processes of a run, and ends them when asked to; says which live on.
+    async fn processes(&self, target: &Target, purpose: Purpose) -> Result<LeftRunning, Failure>;
+
+    /// CPU, memory, disk and GPUs.
+    async fn probe(&self) -> Result<Resources, Failure>;
+
+    /// Lets go of everything that is open.
+    async fn close(&self);
+}

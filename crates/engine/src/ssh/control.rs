@@ -1,0 +1,116 @@
+//! Ends and finds the processes of a run, over a channel of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use remote_sandbox_core::outcome::LeftRunning;
+use remote_sandbox_core::shell::{EndReport, Purpose, Target, end_script, parse_end_report};
+use russh::ChannelWriteHalf;
+use russh::client::Msg;
+use tokio::time::Instant;
+
+use super::pool::Pool;
+use super::script::{ScriptFailure, run_script};
+use super::session::{ChannelError, Session};
+use crate::clock;
+
+/// TERM, two seconds, KILL and the way there and back fit into this.
+const END_LIMIT: Duration = Duration::from_millis(2900);
+
+/// A connection that gives no sign of life for this long is not waited for any more.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// Finding takes a moment, ending two seconds more.
+const FIND_LIMIT: Duration = Duration::from_secs(5);
+
+/// Ends the processes of a run and says what is left of them; `None` when the host did not answer.
+///
+/// `main` is the run's own channel; it is closed when the host has no room for another one.
+pub(super) async fn end(
+    pool: &Pool,
+    session: &Arc<Session>,
+    target: &Target,
+    main: &ChannelWriteHalf<Msg>,
+) -> Option<EndReport> {
+    let deadline = clock::instant() + END_LIMIT;
+    let ordinary = ask_making_room(session, target, main, deadline);
+    let detour = async {
+        let alive = tokio::time::timeout(SILENCE, session.answers()).await;
+        if matches!(alive, Ok(true)) {
+            return std::future::pending().await;
+        }
+        let fresh = tokio::time::timeout_at(deadline, pool.fresh_session()).await;
+        let Ok(Ok(fresh)) = fresh else { return None };
+        let report = ask(&fresh, target, Purpose::End, deadline).await.ok();
+        fresh.disconnect().await;
+        report
+    };
+    tokio::pin!(ordinary, detour);
+    let report = tokio::select! {
+        report = &mut ordinary => match report {
+            Some(report) => Some(report),
+            None => tokio::time::timeout_at(deadline, detour).await.ok().flatten(),
+        },
+        report = &mut detour => match report {
+            Some(report) => Some(report),
+            None => ordinary.await,
+        },
+    };
+    if report.is_none() {
+        session.retire();
+    }
+    report
+}
+
+async fn ask_making_room(
+    session: &Arc<Session>,
+    target: &Target,
+    main: &ChannelWriteHalf<Msg>,
+    deadline: Instant,
+) -> Option<EndReport> {
+    loop {
+        match ask(session, target, Purpose::End, deadline).await {
+            Ok(report) => return Some(report),
+            Err(ScriptFailure::Channel(ChannelError::Full | ChannelError::Refused(_))) => {
+                let _ = main.close().await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            Err(error) => {
+                tracing::debug!(%error, "processes could not be ended over this connection");
+                return None;
+            }
+        }
+        if clock::instant() >= deadline {
+            return None;
+        }
+    }
+}
+
+async fn ask(
+    session: &Arc<Session>,
+    target: &Target,
+    purpose: Purpose,
+    deadline: Instant,
+) -> Result<EndReport, ScriptFailure> {
+    let answer = run_script(session, end_script(target, purpose), deadline).await?;
+    parse_end_report(&target.token, &answer).ok_or(ScriptFailure::Refused)
+}
+
+/// Finds the processes of a run over an open connection, and ends them when asked to.
+pub(super) async fn find(
+    session: &Arc<Session>,
+    target: &Target,
+    purpose: Purpose,
+) -> Result<LeftRunning, ScriptFailure> {
+    let report = ask(session, target, purpose, clock::instant() + FIND_LIMIT).await?;
+    Ok(left_running(Some(report)))
+}
+
+/// What a report says about the processes that are left.
+pub(super) fn left_running(report: Option<EndReport>) -> LeftRunning {
+    match report {
+        None => LeftRunning::Unknown,
+        Some(report) if report.survivors.is_empty() => LeftRunning::Nothing,
+        Some(report) => LeftRunning::Processes(report.survivors),
+    }
+}

@@ -1,0 +1,244 @@
+//! Host keys on disk: reads the user's files and ours, records new hosts in ours.
+
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use remote_sandbox_core::config::{HostKeyPolicy, HostKeySettings};
+use remote_sandbox_core::hostkey::{
+    HostAddress, HostKey, KnownHosts, Recorded, Verdict, judge, record_line, recorded_algorithms,
+};
+
+use crate::fsio::{self, FileError};
+
+/// A larger file of host keys is refused rather than half read.
+const LARGEST_FILE: u64 = 16 * 1024 * 1024;
+
+/// Why a host's key was not accepted. Nothing was sent to the host.
+#[derive(Debug, thiserror::Error)]
+pub enum HostKeyError {
+    /// The host is not recorded and may not be recorded now.
+    #[error(
+        "the {algorithm} key {fingerprint} of {address} is not recorded in any known_hosts file"
+    )]
+    Unknown {
+        /// The host.
+        address: String,
+        /// The offered key's algorithm.
+        algorithm: String,
+        /// The offered key's fingerprint.
+        fingerprint: String,
+    },
+    /// The host is recorded with another key.
+    #[error(
+        "the key of {address} has changed: it offers {algorithm} {fingerprint}, but {} is recorded",
+        describe(recorded)
+    )]
+    Changed {
+        /// The host.
+        address: String,
+        /// The offered key's algorithm.
+        algorithm: String,
+        /// The offered key's fingerprint.
+        fingerprint: String,
+        /// What is recorded.
+        recorded: Vec<Recorded>,
+    },
+    /// The key is marked as revoked.
+    #[error("the key {fingerprint} of {address} is revoked by {source_file} line {line}")]
+    Revoked {
+        /// The host.
+        address: String,
+        /// The offered key's fingerprint.
+        fingerprint: String,
+        /// The file with the mark.
+        source_file: String,
+        /// Its line.
+        line: usize,
+    },
+    /// The only record for the host cannot be read.
+    #[error("the record of {address} in {source_file} line {line} is broken: {reason}")]
+    Broken {
+        /// The host.
+        address: String,
+        /// The file.
+        source_file: String,
+        /// Its line.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file could not be read, so nothing can be said about the host.
+    #[error("the host keys cannot be read")]
+    Unreadable(#[from] FileError),
+    /// The offered key itself makes no sense.
+    #[error("the key that {address} offers cannot be read: {reason}")]
+    Malformed {
+        /// The host.
+        address: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+fn describe(recorded: &[Recorded]) -> String {
+    let entries: Vec<String> = recorded
+        .iter()
+        .take(4)
+        .map(|entry| {
+            format!(
+                "{} {} ({} line {})",
+                entry.algorithm, entry.fingerprint, entry.source, entry.line
+            )
+        })
+        .collect();
+    entries.join(", ")
+}
+
+/// The files of host keys that this process uses.
+#[derive(Debug)]
+pub struct HostKeyStore {
+    own_file: PathBuf,
+    user_files: Vec<PathBuf>,
+    /// `flock` does not part two threads that open the file one after the other quickly enough to
+    /// both see a new host; this does.
+    recording: Mutex<()>,
+}
+
+impl HostKeyStore {
+    /// A store that records in the state folder and reads the user's own files.
+    pub fn new(state: &Path, home: Option<&Path>) -> Self {
+        let mut user_files = Vec::new();
+        if let Some(home) = home {
+            user_files.push(home.join(".ssh/known_hosts"));
+            user_files.push(home.join(".ssh/known_hosts2"));
+        }
+        user_files.push(PathBuf::from("/etc/ssh/ssh_known_hosts"));
+        user_files.push(PathBuf::from("/etc/ssh/ssh_known_hosts2"));
+        HostKeyStore {
+            own_file: state.join("known_hosts"),
+            user_files,
+            recording: Mutex::new(()),
+        }
+    }
+
+    /// The algorithms recorded for a host, to be asked for first; empty when files cannot be read,
+    /// which the judgement itself then reports.
+    pub fn algorithms(
+        &self,
+        address: &HostAddress,
+        settings: &HostKeySettings,
+    ) -> Vec<&'static str> {
+        match self.read(settings) {
+            Ok(files) => recorded_algorithms(address, &files),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Accepts or refuses a host's key, recording it where the policy says so.
+    pub fn check(
+        &self,
+        address: &HostAddress,
+        key: &HostKey,
+        settings: &HostKeySettings,
+    ) -> Result<(), HostKeyError> {
+        if settings.policy == HostKeyPolicy::Insecure {
+            return Ok(());
+        }
+        let verdict = judge(address, key, &self.read(settings)?);
+        if verdict != Verdict::Unknown {
+            return explain(verdict, address, key);
+        }
+        match settings.policy {
+            HostKeyPolicy::AcceptNew => self.record(address, key),
+            _ => explain(verdict, address, key),
+        }
+    }
+
+    fn read(&self, settings: &HostKeySettings) -> Result<Vec<KnownHosts>, FileError> {
+        let others = if settings.known_hosts_files.is_empty() {
+            &self.user_files
+        } else {
+            &settings.known_hosts_files
+        };
+        let mut files = Vec::new();
+        for path in std::iter::once(&self.own_file).chain(others) {
+            if let Some(content) = fsio::read_bounded(path, LARGEST_FILE)? {
+                files.push(KnownHosts::parse(path.display().to_string(), &content));
+            }
+        }
+        Ok(files)
+    }
+
+    /// Appends a new host to our own file, unless somebody else recorded it meanwhile.
+    fn record(&self, address: &HostAddress, key: &HostKey) -> Result<(), HostKeyError> {
+        let _guard = self
+            .recording
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(folder) = self.own_file.parent() {
+            fsio::private_directory(folder)?;
+        }
+        let mut file = fsio::read_write_private(&self.own_file)?;
+        let named = |source| FileError {
+            action: "record a host in",
+            path: self.own_file.clone(),
+            source,
+        };
+        fsio::lock(&file).map_err(named)?;
+        let mut content = Vec::new();
+        (&mut file)
+            .take(LARGEST_FILE)
+            .read_to_end(&mut content)
+            .map_err(named)?;
+        let label = self.own_file.display().to_string();
+        let verdict = judge(address, key, &[KnownHosts::parse(label, &content)]);
+        if verdict != Verdict::Unknown {
+            return explain(verdict, address, key);
+        }
+        let mut line = String::new();
+        if content.last().is_some_and(|&byte| byte != b'\n') {
+            line.push('\n');
+        }
+        line.push_str(&record_line(address, key));
+        file.seek(std::io::SeekFrom::End(0)).map_err(named)?;
+        file.write_all(line.as_bytes()).map_err(named)?;
+        file.sync_data().map_err(named)?;
+        Ok(())
+    }
+}
+
+fn explain(verdict: Verdict, address: &HostAddress, key: &HostKey) -> Result<(), HostKeyError> {
+    let (address, fingerprint) = (address.known_hosts_name(), key.fingerprint());
+    let algorithm = key.algorithm().to_owned();
+    match verdict {
+        Verdict::Trusted { .. } => Ok(()),
+        Verdict::Unknown => Err(HostKeyError::Unknown {
+            address,
+            algorithm,
+            fingerprint,
+        }),
+        Verdict::Changed { recorded } => Err(HostKeyError::Changed {
+            address,
+            algorithm,
+            fingerprint,
+            recorded,
+        }),
+        Verdict::Revoked { source, line } => Err(HostKeyError::Revoked {
+            address,
+            fingerprint,
+            source_file: source,
+            line,
+        }),
+        Verdict::Broken {
+            source,
+            line,
+            reason,
+        } => Err(HostKeyError::Broken {
+            address,
+            source_file: source,
+            line,
+            reason: reason.to_string(),
+        }),
+    }
+}

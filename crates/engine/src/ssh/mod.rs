@@ -1,0 +1,255 @@
+//! The sandbox kind `ssh`: a host the user can log in to.
+
+mod auth;
+mod backoff;
+mod control;
+mod dial;
+mod hostkeys;
+mod observe;
+mod pool;
+mod run;
+mod script;
+mod session;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use remote_sandbox_core::config::{HostKeyPolicy, SandboxConfig, SshSettings};
+use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::outcome::LeftRunning;
+use remote_sandbox_core::probe::{self, Resources};
+use remote_sandbox_core::shell::{Purpose, Target};
+
+pub use auth::AuthError;
+pub use dial::DialError;
+pub use hostkeys::{HostKeyError, HostKeyStore};
+pub use pool::{Dialer, PoolError};
+pub use run::NotStarted;
+pub use script::ScriptFailure;
+pub use session::ChannelError;
+
+use crate::clock;
+use crate::sandbox::{Description, Ended, Order, Sandbox, Sink};
+use pool::{Eagerness, Pool};
+
+/// A resource probe ends within this time.
+const PROBE_LIMIT: Duration = Duration::from_secs(15);
+
+/// A host reached over SSH.
+pub struct SshSandbox {
+    description: Description,
+    settings: Arc<SshSettings>,
+    pool: Pool,
+}
+
+impl SshSandbox {
+    /// A sandbox for a configuration entry; nothing is connected yet.
+    pub fn new(config: &SandboxConfig, dialer: Arc<Dialer>) -> Self {
+        let settings = Arc::new(config.ssh.clone());
+        let mut warnings = config.notes.clone();
+        if settings.host_keys.policy == HostKeyPolicy::Insecure {
+            warnings.push(
+                "host_key_policy is insecure: this host's key is not checked, anybody in between can read and change everything"
+                    .to_owned(),
+            );
+        }
+        SshSandbox {
+            description: Description {
+                name: config.name.clone(),
+                kind: "ssh",
+                host: settings.host.clone(),
+                port: settings.port,
+                user: settings.user.clone(),
+                warnings,
+            },
+            pool: Pool::new(settings.clone(), dialer),
+            settings,
+        }
+    }
+
+    fn connect_limit(&self) -> Duration {
+        let limits = &self.settings.limits;
+        // Name and TCP each have the TCP limit; the rest is slack for a second greeting.
+        limits.tcp * 2 + limits.banner + limits.key_exchange + limits.authentication
+    }
+
+    /// Puts the sandbox's name in front of what went wrong.
+    fn failure(&self, code: Code, error: &(dyn std::error::Error + 'static)) -> Failure {
+        Failure::new(
+            code,
+            format!(
+                "sandbox `{}`: {}",
+                self.description.name,
+                Failure::chain(error)
+            ),
+        )
+    }
+
+    fn pool_failure(&self, error: &PoolError) -> Failure {
+        match error {
+            PoolError::Dial(dial) | PoolError::Paused { error: dial, .. } => {
+                let (code, hint, retry) = judge_dial(dial);
+                let failure = self.failure(code, error).hint(hint);
+                if retry { failure.retry() } else { failure }
+            }
+            PoolError::Channel(_) => self
+                .failure(Code::RemoteRefused, error)
+                .hint("the login works, but the host opens no session: look at MaxSessions and the account's limits there"),
+            PoolError::Late(_) => self
+                .failure(Code::TimedOut, error)
+                .hint("the command did not run; raise timeout_s, or stop runs that hold this host's sessions")
+                .retry(),
+            PoolError::Cancelled => self.failure(Code::Cancelled, error),
+        }
+    }
+
+    fn script_failure(&self, error: &ScriptFailure) -> Failure {
+        match error {
+            ScriptFailure::Channel(ChannelError::Full) => self
+                .failure(Code::Busy, error)
+                .hint("try again when a run on this host has ended")
+                .retry(),
+            ScriptFailure::Channel(ChannelError::Gone(_)) | ScriptFailure::Lost(_) => self
+                .failure(Code::LinkLost, error)
+                .hint("call again; it connects anew")
+                .retry(),
+            ScriptFailure::Late => self
+                .failure(Code::TimedOut, error)
+                .hint("the host is very busy or hangs")
+                .retry(),
+            _ => self
+                .failure(Code::RemoteRefused, error)
+                .hint("log in by hand once and see what the host says"),
+        }
+    }
+}
+
+/// The code, the next step, and whether time alone may help.
+fn judge_dial(error: &DialError) -> (Code, &'static str, bool) {
+    match error {
+        DialError::Resolve { .. } | DialError::ResolveSlow { .. } => (
+            Code::Unreachable,
+            "check `host` in the configuration, and the network",
+            true,
+        ),
+        DialError::Tcp { .. } | DialError::TcpSlow { .. } => (
+            Code::Unreachable,
+            "check that the host is up, that `port` is right, and that VPN or firewall let you through",
+            true,
+        ),
+        DialError::Banner { .. } | DialError::BannerSlow { .. } => (
+            Code::Unreachable,
+            "something answers there, but not an SSH server in time: check `port`, or wait if the host is overloaded",
+            true,
+        ),
+        DialError::KeyExchange { .. } | DialError::KeyExchangeSlow { .. } => (
+            Code::Unreachable,
+            "the server may be too old, too busy, or not an SSH server",
+            true,
+        ),
+        DialError::HostKey(error) => {
+            let (code, hint) = judge_host_key(error);
+            (code, hint, false)
+        }
+        DialError::Auth(AuthError::Closed { .. }) | DialError::AuthSlow { .. } => (
+            Code::Unreachable,
+            "the host broke off the login; it may be overloaded",
+            true,
+        ),
+        DialError::Auth(_) => (
+            Code::AuthFailed,
+            "check `user`, `key_file` and `password` of this entry; the login is not repeated by itself",
+            false,
+        ),
+    }
+}
+
+fn judge_host_key(error: &HostKeyError) -> (Code, &'static str) {
+    match error {
+        HostKeyError::Changed { .. } => (
+            Code::HostKeyChanged,
+            "if the host was reinstalled, remove the named line and connect again; if not, somebody may be in between",
+        ),
+        HostKeyError::Revoked { .. } => (
+            Code::HostKeyRevoked,
+            "this key must not be trusted; give the host a new one",
+        ),
+        HostKeyError::Unknown { .. } => (
+            Code::HostKeyUnknown,
+            "compare the fingerprint with the host's own, then record it (ssh-keyscan) or set host_key_policy to accept-new",
+        ),
+        HostKeyError::Unreadable(_) | HostKeyError::Broken { .. } => (
+            Code::HostKeysUnreadable,
+            "repair or remove the named file or line; until then this host is not trusted",
+        ),
+        HostKeyError::Malformed { .. } => (
+            Code::Unreachable,
+            "the server offers a kind of key that is not supported",
+        ),
+    }
+}
+
+#[async_trait]
+impl Sandbox for SshSandbox {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    async fn check(&self) -> Result<(), Failure> {
+        let deadline = clock::instant() + self.connect_limit();
+        self.pool
+            .check(deadline)
+            .await
+            .map_err(|error| self.pool_failure(&error))
+    }
+
+    async fn run(&self, order: Order, sink: Sink) -> Result<Ended, Failure> {
+        run::run(&self.pool, order, &sink).await.map_err(|error| match &error {
+            NotStarted::Pool(pool) => self.pool_failure(pool),
+            NotStarted::Directory { .. } => self
+                .failure(Code::NotFound, &error)
+                .hint("the command did not run; pass an existing directory as `cwd`, or make it first"),
+            NotStarted::Refused { .. } => self
+                .failure(Code::RemoteRefused, &error)
+                .hint("the command did not run; log in by hand once and see what the host says"),
+        })
+    }
+
+    async fn processes(&self, target: &Target, purpose: Purpose) -> Result<LeftRunning, Failure> {
+        let deadline = clock::instant() + self.connect_limit();
+        let place = self
+            .pool
+            .place(deadline, Eagerness::AskAgain)
+            .await
+            .map_err(|error| self.pool_failure(&error))?;
+        control::find(place.session(), target, purpose)
+            .await
+            .map_err(|error| self.script_failure(&error))
+    }
+
+    async fn probe(&self) -> Result<Resources, Failure> {
+        let deadline = clock::instant() + self.connect_limit();
+        let place = self
+            .pool
+            .place(deadline, Eagerness::AskAgain)
+            .await
+            .map_err(|error| self.pool_failure(&error))?;
+        let nonce = uuid::Uuid::now_v7().simple().to_string();
+        let nonce =
+            probe::Nonce::parse(&nonce).map_err(|error| self.failure(Code::Internal, &error))?;
+        let script = probe::probe_script(&nonce);
+        let deadline = clock::instant() + PROBE_LIMIT;
+        let report = script::run_script(place.session(), script, deadline)
+            .await
+            .map_err(|error| self.script_failure(&error))?;
+        probe::parse_report(&nonce, &report).map_err(|error| {
+            self.failure(Code::RemoteRefused, &error)
+                .hint("the host's shell did not run the probe; try exec_bash there")
+        })
+    }
+
+    async fn close(&self) {
+        self.pool.close().await;
+    }
+}

@@ -1,0 +1,277 @@
+//! The connections to one host: one dial for all who wait, a bounded number of channels.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use remote_sandbox_core::config::SshSettings;
+use remote_sandbox_core::secret::Mask;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+
+use super::backoff::Backoff;
+use super::dial::{self, DialError};
+use super::hostkeys::HostKeyStore;
+use super::session::{ChannelError, Place, Session};
+use crate::clock;
+
+/// Most connections to one host from this process.
+const MOST_CONNECTIONS: usize = 3;
+
+/// Most connections to one address that are being opened at the same time.
+const MOST_DIALS: usize = 3;
+
+/// How long a caller waits for a place on an open connection before another one is opened.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A pause up to this long is waited out instead of being reported.
+const SHORT_PAUSE: Duration = Duration::from_secs(3);
+
+/// Why there is no channel to work on.
+#[derive(Debug, thiserror::Error, Clone)]
+pub enum PoolError {
+    /// The host could not be reached or did not take us.
+    #[error(transparent)]
+    Dial(Arc<DialError>),
+    /// The host failed a moment ago and is left alone for a while.
+    #[error("it failed a moment ago and is tried again in {:.0} s", wait.as_secs_f64().ceil())]
+    Paused {
+        /// What happened then.
+        #[source]
+        error: Arc<DialError>,
+        /// How long it is left alone.
+        wait: Duration,
+    },
+    /// The host refuses to open a session.
+    #[error(transparent)]
+    Channel(Arc<ChannelError>),
+    /// The deadline passed while waiting.
+    #[error("the deadline passed while waiting for {0}")]
+    Late(&'static str),
+    /// The caller gave up while waiting.
+    #[error("cancelled while waiting for the host")]
+    Cancelled,
+}
+
+type Dial = Shared<BoxFuture<'static, Result<(), Arc<DialError>>>>;
+
+/// What all pools share.
+#[derive(Debug)]
+pub struct Dialer {
+    store: Arc<HostKeyStore>,
+    mask: Mask,
+    addresses: Mutex<HashMap<(String, u16), Arc<Semaphore>>>,
+}
+
+impl Dialer {
+    /// A dialer that records host keys in `store` and teaches `mask` the secrets it uses.
+    pub fn new(store: Arc<HostKeyStore>, mask: Mask) -> Self {
+        Dialer {
+            store,
+            mask,
+            addresses: Mutex::new(HashMap::new()),
+        }
+    }
+
+    fn slots(&self, settings: &SshSettings) -> Arc<Semaphore> {
+        let mut addresses = self
+            .addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let key = (settings.host.clone(), settings.port);
+        addresses
+            .entry(key)
+            .or_insert_with(|| Arc::new(Semaphore::new(MOST_DIALS)))
+            .clone()
+    }
+}
+
+/// The connections to one host.
+pub(crate) struct Pool {
+    settings: Arc<SshSettings>,
+    dialer: Arc<Dialer>,
+    freed: Arc<Notify>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    sessions: Vec<Arc<Session>>,
+    dial: Option<Dial>,
+    backoff: Backoff,
+    last_error: Option<Arc<DialError>>,
+}
+
+impl State {
+    fn forget_dead(&mut self) {
+        self.sessions.retain(|session| session.is_live());
+    }
+}
+
+/// Whether a recent failure is believed or the host is tried again at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Eagerness {
+    /// Leave a host alone that failed a moment ago.
+    Patient,
+    /// Somebody wants to know how it is now.
+    AskAgain,
+}
+
+impl Pool {
+    pub(crate) fn new(settings: Arc<SshSettings>, dialer: Arc<Dialer>) -> Self {
+        Pool {
+            settings,
+            dialer,
+            freed: Arc::new(Notify::new()),
+            state: Arc::new(Mutex::new(State::default())),
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a channel before the deadline, on a connection that is opened when needed.
+    pub(crate) async fn place(
+        &self,
+        deadline: Instant,
+        eagerness: Eagerness,
+    ) -> Result<Place, PoolError> {
+        let waiting_since = clock::instant();
+        loop {
+            let freed = self.freed.notified();
+            let connections = {
+                let mut state = self.state();
+                state.forget_dead();
+                if let Some(place) = state.sessions.iter().find_map(Session::try_take) {
+                    return Ok(place);
+                }
+                state.sessions.len()
+            };
+            let waited = clock::instant().saturating_duration_since(waiting_since);
+            if connections == 0 || (connections < MOST_CONNECTIONS && waited >= PATIENCE) {
+                match self.connect(deadline, eagerness).await {
+                    Ok(()) => continue,
+                    // The host takes no second connection: the open ones have to do.
+                    Err(_) if connections > 0 => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            let wake = if connections < MOST_CONNECTIONS && waited < PATIENCE {
+                deadline.min(waiting_since + PATIENCE)
+            } else {
+                deadline
+            };
+            let timed_out = tokio::time::timeout_at(wake, freed).await.is_err();
+            if timed_out && clock::instant() >= deadline {
+                return Err(PoolError::Late("a free session on the host"));
+            }
+        }
+    }
+
+    /// Opens a connection, or waits for the one that is being opened.
+    async fn connect(&self, deadline: Instant, eagerness: Eagerness) -> Result<(), PoolError> {
+        if eagerness == Eagerness::Patient {
+            self.wait_out_pause(deadline).await?;
+        }
+        let dial = self.shared_dial();
+        match tokio::time::timeout_at(deadline, dial).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(PoolError::Dial(error)),
+            Err(_) => Err(PoolError::Late("the connection")),
+        }
+    }
+
+    async fn wait_out_pause(&self, deadline: Instant) -> Result<(), PoolError> {
+        let (wait, error) = {
+            let state = self.state();
+            match (state.backoff.remaining(), state.last_error.clone()) {
+                (Some(wait), Some(error)) if state.dial.is_none() => (wait, error),
+                _ => return Ok(()),
+            }
+        };
+        if wait > SHORT_PAUSE || clock::instant() + wait > deadline {
+            return Err(PoolError::Paused { error, wait });
+        }
+        tokio::time::sleep(wait).await;
+        Ok(())
+    }
+
+    /// Joins the dial under way or starts one; it goes on when its first caller gives up.
+    fn shared_dial(&self) -> Dial {
+        let mut state = self.state();
+        if let Some(dial) = &state.dial {
+            return dial.clone();
+        }
+        let (settings, dialer) = (self.settings.clone(), self.dialer.clone());
+        let (shared, freed) = (self.state.clone(), self.freed.clone());
+        let work = tokio::spawn(async move {
+            let slots = dialer.slots(&settings);
+            let _slot = slots.acquire().await;
+            let result = dial::dial(&settings, &dialer.store, &dialer.mask)
+                .await
+                .map_err(Arc::new);
+            let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            state.dial = None;
+            match result {
+                Ok(dialled) => {
+                    state
+                        .sessions
+                        .push(Arc::new(Session::new(dialled, freed.clone())));
+                    state.backoff.succeeded();
+                    state.last_error = None;
+                    drop(state);
+                    freed.notify_waiters();
+                    Ok(())
+                }
+                Err(error) => {
+                    state.backoff.failed();
+                    state.last_error = Some(error.clone());
+                    Err(error)
+                }
+            }
+        });
+        let host = self.settings.host.clone();
+        let dial = async move {
+            work.await.unwrap_or_else(|error| {
+                let source = std::io::Error::other(error.to_string());
+                Err(Arc::new(DialError::Resolve { host, source }))
+            })
+        };
+        let dial = dial.boxed().shared();
+        state.dial = Some(dial.clone());
+        dial
+    }
+
+    /// A connection that just answered, opened when there is none.
+    pub(crate) async fn check(&self, deadline: Instant) -> Result<(), PoolError> {
+        let open = {
+            let mut state = self.state();
+            state.forget_dead();
+            state.sessions.first().cloned()
+        };
+        if let Some(session) = open
+            && matches!(
+                tokio::time::timeout_at(deadline, session.answers()).await,
+                Ok(true)
+            )
+        {
+            return Ok(());
+        }
+        self.connect(deadline, Eagerness::AskAgain).await
+    }
+
+    /// A connection of its own for ending processes, when the ordinary one does not answer.
+    pub(crate) async fn fresh_session(&self) -> Result<Arc<Session>, DialError> {
+        let dialled = dial::dial(&self.settings, &self.dialer.store, &self.dialer.mask).await?;
+        Ok(Arc::new(Session::new(dialled, self.freed.clone())))
+    }
+
+    /// Closes all connections.
+    pub(crate) async fn close(&self) {
+        let sessions = std::mem::take(&mut self.state().sessions);
+        futures::future::join_all(sessions.iter().map(|session| session.disconnect())).await;
+    }
+}

@@ -1,0 +1,85 @@
+//! The way of every call: progress at once, then while it runs; a panic is an answer too.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt;
+use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_engine::call::{CallContext, Progress};
+use remote_sandbox_engine::clock;
+use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use rmcp::service::{Peer, RoleServer};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::render::Reply;
+
+/// Shortest time between two notifications.
+const SHORTEST: Duration = Duration::from_millis(250);
+
+/// Longest silence.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Runs a handler to its end and tells how far it has come.
+pub(super) async fn attend(
+    context: &CallContext,
+    watcher: Option<(Peer<RoleServer>, ProgressToken)>,
+    work: impl Future<Output = Result<Reply, Failure>>,
+) -> Reply {
+    let news = context.progress.subscribe();
+    let work = AssertUnwindSafe(work).catch_unwind();
+    tokio::pin!(work);
+    let outcome = match watcher {
+        None => work.await,
+        Some((peer, token)) => {
+            let telling = tell(peer, token, news);
+            tokio::select! {
+                biased;
+                outcome = &mut work => outcome,
+                () = telling => work.await,
+            }
+        }
+    };
+    match outcome {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(failure)) => failure.into(),
+        Err(_) => Failure::new(
+            Code::Internal,
+            "the tool broke while it worked on this call",
+        )
+        .hint("this is a fault of the server; its standard error has more")
+        .into(),
+    }
+}
+
+/// Tells progress until the client does not listen any more.
+async fn tell(peer: Peer<RoleServer>, token: ProgressToken, mut news: watch::Receiver<Progress>) {
+    let begun = clock::instant();
+    let mut tick = 1.0;
+    let mut message = "starting".to_owned();
+    loop {
+        let note = ProgressNotificationParam::new(token.clone(), tick).with_message(message);
+        if peer.notify_progress(note).await.is_err() {
+            return;
+        }
+        tick += 1.0;
+        let told: Instant = clock::instant();
+        tokio::select! {
+            changed = news.changed() => match changed {
+                Ok(()) => tokio::time::sleep_until(told + SHORTEST).await,
+                Err(_) => tokio::time::sleep(LONGEST).await,
+            },
+            () = tokio::time::sleep(LONGEST) => {}
+        }
+        let now = news.borrow_and_update().clone();
+        let elapsed = clock::instant().saturating_duration_since(begun).as_secs();
+        message = if now.bytes == 0 {
+            format!("running for {elapsed} s, no output yet")
+        } else {
+            format!(
+                "running for {elapsed} s, {} bytes: {}",
+                now.bytes, now.message
+            )
+        };
+    }
+}

@@ -1,0 +1,14 @@
+//! MCP over stdio: one table of tools, one way for every call.
+
+mod arguments;
+mod call;
+mod reference;
+mod render;
+mod schema;
+mod server;
+mod stdio;
+mod tools;
+
+pub use reference::tools_markdown;
+pub use server::McpServer;
+pub use stdio::{ServeError, serve_stdio};

@@ -1,0 +1,129 @@
+//! The tools: one table, one file per group.
+
+mod exec;
+mod jobs;
+mod sandboxes;
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use remote_sandbox_core::failure::Failure;
+use remote_sandbox_engine::call::CallContext;
+use remote_sandbox_engine::engine::Engine;
+use rmcp::model::{MetaObject, Tool, ToolAnnotations};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::arguments;
+use super::render::Reply;
+use super::schema::schema_of;
+
+type Handler = Box<
+    dyn Fn(
+            Arc<Engine>,
+            CallContext,
+            Map<String, Value>,
+        ) -> BoxFuture<'static, Result<Reply, Failure>>
+        + Send
+        + Sync,
+>;
+
+/// What a client may assume about a tool.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Nature {
+    read_only: bool,
+    destructive: bool,
+    idempotent: bool,
+    open_world: bool,
+}
+
+impl Nature {
+    const READS: Nature = Nature {
+        read_only: true,
+        destructive: false,
+        idempotent: true,
+        open_world: false,
+    };
+    const SETS: Nature = Nature {
+        read_only: false,
+        destructive: false,
+        idempotent: true,
+        open_world: false,
+    };
+    const RUNS: Nature = Nature {
+        read_only: false,
+        destructive: true,
+        idempotent: false,
+        open_world: true,
+    };
+    const ENDS: Nature = Nature {
+        read_only: false,
+        destructive: true,
+        idempotent: true,
+        open_world: false,
+    };
+}
+
+/// One tool: what clients see and what it does.
+pub(super) struct Definition {
+    pub(super) tool: Tool,
+    pub(super) handler: Handler,
+}
+
+/// What describes a tool, without what it does.
+struct Label {
+    name: &'static str,
+    title: &'static str,
+    description: &'static str,
+    nature: Nature,
+    /// Whether clients that load tools late shall load this one at once.
+    core: bool,
+}
+
+impl Label {
+    fn define<P, F, W>(self, handle: F) -> Definition
+    where
+        P: DeserializeOwned + JsonSchema + Send + 'static,
+        F: Fn(Arc<Engine>, CallContext, P) -> W + Send + Sync + Copy + 'static,
+        W: Future<Output = Result<Reply, Failure>> + Send + 'static,
+    {
+        let schema = schema_of::<P>();
+        let mut tool = Tool::new(self.name, self.description, schema.clone());
+        tool.title = Some(self.title.to_owned());
+        let mut annotations = ToolAnnotations::default();
+        annotations.read_only_hint = Some(self.nature.read_only);
+        annotations.destructive_hint = Some(self.nature.destructive);
+        annotations.idempotent_hint = Some(self.nature.idempotent);
+        annotations.open_world_hint = Some(self.nature.open_world);
+        tool.annotations = Some(annotations);
+        if self.core {
+            let mut meta = MetaObject::default();
+            meta.insert("anthropic/alwaysLoad".to_owned(), Value::Bool(true));
+            tool.meta = Some(meta);
+        }
+        let name = self.name;
+        let handler: Handler = Box::new(move |engine, context, given| {
+            let schema = schema.clone();
+            Box::pin(async move {
+                handle(engine, context, arguments::decode(name, &schema, given)?).await
+            })
+        });
+        Definition { tool, handler }
+    }
+}
+
+/// All tools, sorted by name.
+pub(super) fn all() -> Vec<Definition> {
+    let mut definitions = Vec::new();
+    definitions.extend(sandboxes::definitions());
+    definitions.extend(exec::definitions());
+    definitions.extend(jobs::definitions());
+    definitions.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
+    definitions
+}
+
+/// An empty name stands for "not given", as the old server has it.
+fn given(name: Option<String>) -> Option<String> {
+    name.filter(|name| !name.is_empty())
+}

@@ -1,0 +1,31 @@
+//! Test support: a real sshd, throw-away accounts, a faulty network, hostile SSH servers and an MCP client.
+//!
+//! Everything here fails loudly: a test whose surroundings cannot be made is a broken test, not a passing one.
+//! What a machine may lack (root, a shell, an old key type) answers `None` after printing a `SKIP:` line.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "test support fails loudly and is never shipped"
+)]
+
+pub mod keys;
+pub mod mcp;
+mod mcp_record;
+pub mod process;
+pub mod proxy;
+mod proxy_connection;
+pub mod sshd;
+mod sshd_builder;
+pub mod users;
+pub mod wait;
+
+pub use keys::{ClientKey, KeyFormat, KeyType};
+pub use mcp::{McpClient, McpClientBuilder, McpError, ToolReply};
+pub use proxy::{Direction, FaultProxy};
+pub use sshd::Sshd;
+pub use sshd_builder::SshdBuilder;
+pub use users::{Home, Shell, TestUser, TestUserBuilder};
+pub use wait::{free_port, skip, wait_until, wait_until_async, wait_until_blocking};
