@@ -4,13 +4,15 @@
 //! What a machine may lack (root, a shell, an old key type) answers `None` after printing a `SKIP:` line.
 
 #![expect(
-    clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::disallowed_methods,
     reason = "test support fails loudly and is never shipped"
 )]
 
+mod evil_session;
+pub mod evil_ssh;
+pub mod evil_tcp;
 pub mod keys;
 pub mod mcp;
 mod mcp_record;
@@ -22,6 +24,8 @@ mod sshd_builder;
 pub mod users;
 pub mod wait;
 
+pub use evil_ssh::{ChannelPolicy, EvilSsh, EvilSshBuilder, ExecScript, Offer};
+pub use evil_tcp::{EvilTcp, TcpBehaviour};
 pub use keys::{ClientKey, KeyFormat, KeyType};
 pub use mcp::{McpClient, McpClientBuilder, McpError, ToolReply};
 pub use proxy::{Direction, FaultProxy};

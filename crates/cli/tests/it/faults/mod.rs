@@ -1,0 +1,1 @@
+//! Faults, attacks and load; each case carries its number.
