@@ -11,6 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 const BANNER: &[u8] = b"SSH-2.0-OpenSSH_9.9\r\n";
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 const MSG_DISCONNECT: u8 = 1;
 const MSG_KEXINIT: u8 = 20;
 
@@ -135,9 +136,15 @@ async fn converse(stream: TcpStream, behaviour: TcpBehaviour, counters: Arc<Coun
     };
     let speak = async {
         // An error means that the client had enough.
-        if speaker.speak(behaviour).await.is_ok() && !closes(behaviour) {
+        if speaker.speak(behaviour).await.is_err() {
+            return;
+        }
+        if !closes(behaviour) {
             std::future::pending::<()>().await;
         }
+        // Closing with unread input resets the connection and takes the last words with it.
+        let _ = speaker.to.shutdown().await;
+        tokio::time::sleep(CLOSE_LIMIT).await;
     };
     tokio::select! {
         () = listen => {}

@@ -246,7 +246,7 @@ fn push_change_directory(script: &mut String, cwd: &str) {
 fn push_start(script: &mut String, spec: &RunSpec, token: &RunToken) {
     let (how, delivered) = if spec.command.len() <= LONGEST_ARGUMENT {
         let _ = writeln!(script, "c={}", quote(&spec.command));
-        ("exec \"$@\" \"$s\" -c \"$c\"".to_owned(), String::new())
+        ("exec \"$@\" \"$s\" -c -- \"$c\"".to_owned(), String::new())
     } else {
         // Too long for an argument: it comes on a descriptor of its own, closed before it runs.
         let end = format!("RSMCP_{token}");

@@ -91,8 +91,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Observed<S> {
     ) -> Poll<std::io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
-        let new = buffer.filled().get(before..).unwrap_or_default();
-        Poll::Ready(self.look(new))
+        let looked = self.look(buffer.filled().get(before..).unwrap_or_default());
+        if looked.is_err() {
+            // A read that fails has read nothing.
+            buffer.set_filled(before);
+        }
+        Poll::Ready(looked)
     }
 }
 

@@ -123,7 +123,7 @@ async fn client_gives_a_clean_environment_and_a_fresh_home() {
 #[tokio::test]
 async fn client_sees_the_end_of_the_server() {
     let client = start();
-    assert!(client.rss_kb() > 100);
+    assert!(wait_until(LIMIT, || client.rss_kb() > 100).await);
     assert!(client.wait_exit(Duration::from_millis(50)).await.is_none());
     let id = client.start_call("never", json!({})).await;
     client.close_stdin().await;

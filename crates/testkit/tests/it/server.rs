@@ -288,6 +288,38 @@ fn a_password_is_asked_for_and_taken_when_enabled() {
     );
 }
 
+#[test]
+fn keyboard_interactive_is_offered_when_enabled() {
+    let Some(user) = TestUser::builder().password("s3cret word").create() else {
+        return;
+    };
+    let sshd = Sshd::builder().keyboard_interactive().start();
+    let helper = sshd.dir().join("askpass");
+    std::fs::write(&helper, "#!/bin/sh\necho 's3cret word'\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&helper, mode).unwrap();
+    let output = std::process::Command::new("ssh")
+        .env("SSH_ASKPASS", &helper)
+        .env("SSH_ASKPASS_REQUIRE", "force")
+        .args(["-F", "none", "-o", "StrictHostKeyChecking=no", "-o"])
+        .args(["UserKnownHostsFile=/dev/null", "-o"])
+        .args(["PreferredAuthentications=keyboard-interactive"])
+        .args(["-p", &sshd.port().to_string()])
+        .arg(format!("{}@127.0.0.1", user.name()))
+        .arg("id -un")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let log = sshd.log();
+    assert!(
+        log.contains("Accepted keyboard-interactive"),
+        "{output:?}\n{log}"
+    );
+    assert_eq!(sshd.accepted_auth_count(), 1, "{log}");
+    let name = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    assert_eq!(name, user.name(), "{output:?}\n{log}");
+}
+
 fn process_state(pid: u32) -> char {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()
