@@ -18,7 +18,7 @@ pub(crate) fn start(verbose: u8) {
     };
     let subscriber = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(false)
         .with_env_filter(EnvFilter::new(filter));
     let _ = subscriber.try_init();
 }

@@ -173,6 +173,15 @@ pub fn read_bounded(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, FileErro
     Ok(Some(content))
 }
 
+/// How many bytes the files of a folder have, those of its folders not counted.
+pub fn bytes_in(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.metadata().ok())
+        .map(|found| found.len())
+        .sum()
+}
+
 /// Who may use a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Access {

@@ -58,6 +58,13 @@ pub struct Ended {
     pub detail: Option<String>,
 }
 
+impl Ended {
+    /// Whether it is certain that nothing of it runs unseen.
+    pub fn is_certain(&self) -> bool {
+        self.outcome.is_known() && self.left_running != LeftRunning::Unknown
+    }
+}
+
 /// What `list_sandboxes` shows of a sandbox without asking it.
 #[derive(Debug, Clone)]
 pub struct Description {

@@ -102,11 +102,12 @@ impl Engine {
             Some(Finished { result: Err(_), .. }) => self.registry.forget(&run),
             Some(Finished {
                 result: Ok(ended), ..
-            }) if all_seen && ended.outcome.is_known() => {
+            }) if all_seen && ended.is_certain() => {
                 self.registry.forget(&run);
             }
             _ => self.registry.hand_over(&run),
         }
+        run.forget_shown();
         Ok(report)
     }
 

@@ -101,7 +101,7 @@ impl Engine {
         let liveness = match &finished {
             Some(Finished {
                 result: Ok(ended), ..
-            }) if !ended.outcome.is_known() => Some(
+            }) if !ended.is_certain() => Some(
                 self.ask_host(run.sandbox.as_str(), &run.target(), Purpose::Look)
                     .await,
             ),

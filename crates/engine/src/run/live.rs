@@ -187,6 +187,13 @@ impl Run {
         shape(&output.stdout, &output.stderr, budget)
     }
 
+    /// Frees the memory for the reply, once that is made.
+    pub fn forget_shown(&self) {
+        let mut output = self.output();
+        output.stdout = HeadTail::new(0);
+        output.stderr = HeadTail::new(0);
+    }
+
     /// Reads the kept output.
     pub fn read(&self, position: ReadingPosition, budget: usize) -> std::io::Result<Reading> {
         read(&self.output().spool, position, budget)
@@ -216,6 +223,11 @@ impl Run {
             token: self.token.clone(),
             started: self.output().started,
         }
+    }
+
+    /// Whether some of its output is on disk.
+    pub(super) fn is_on_disk(&self) -> bool {
+        self.output().spool.is_on_disk()
     }
 
     /// Puts its output on disk, where it outlives this process; says how much is kept and came.

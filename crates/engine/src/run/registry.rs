@@ -33,6 +33,9 @@ const MOST_REMEMBERED: usize = 64;
 /// Runs that stay on disk.
 const MOST_ON_DISK: usize = 200;
 
+/// Bytes that runs may take on disk.
+const MOST_BYTES_ON_DISK: u64 = 2 << 30;
+
 /// A command to be started for somebody.
 #[derive(Debug)]
 pub struct RunOrder {
@@ -188,6 +191,8 @@ impl Registry {
             .is_none()
             .then(|| hold_life_mark(&self.folder_of(&run.id)));
         known.handed_over.insert(run.id.clone(), mark.flatten());
+        drop(known);
+        self.prune();
     }
 
     fn write_down(&self, run: &Run) {
@@ -208,6 +213,15 @@ impl Registry {
     /// Lets go of a run whose caller has seen all of it.
     pub fn forget(&self, run: &Run) {
         self.known().runs.remove(&run.id);
+        if run.is_on_disk() {
+            self.remove(&self.folder_of(&run.id));
+        }
+    }
+
+    fn remove(&self, folder: &Path) {
+        if let Err(error) = fsio::remove_directory(folder) {
+            tracing::warn!(%error, "what is left of a run could not be removed");
+        }
     }
 
     /// A run of this server.
@@ -263,13 +277,13 @@ impl Registry {
             .filter(|name| RunId::parse(name).is_ok())
             .collect();
         names.sort_unstable();
-        let excess = names.len().saturating_sub(MOST_ON_DISK);
-        for name in names.iter().take(excess) {
+        let (mut kept, mut bytes) = (0, 0);
+        for name in names.iter().rev() {
             let folder = self.folder.join(name);
-            if !owner_lives(&folder)
-                && let Err(error) = fsio::remove_directory(&folder)
-            {
-                tracing::warn!(%error, "an old run could not be removed");
+            kept += 1;
+            bytes += fsio::bytes_in(&folder);
+            if (kept > MOST_ON_DISK || bytes > MOST_BYTES_ON_DISK) && !owner_lives(&folder) {
+                self.remove(&folder);
             }
         }
     }

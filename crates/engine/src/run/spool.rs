@@ -148,6 +148,11 @@ impl Spool {
         }
     }
 
+    /// Whether some of it is on disk.
+    pub fn is_on_disk(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// How many bytes came in all.
     pub fn total(&self) -> u64 {
         self.total

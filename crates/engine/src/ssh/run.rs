@@ -22,6 +22,12 @@ const PIPE_PATIENCE: Duration = Duration::from_millis(200);
 /// The host's own timer fires this much later than ours.
 const LAST_RESORT_GRACE_S: u64 = 5;
 
+/// A connection on which no channel opens within this time is dead or as good as dead.
+const OPEN_LIMIT: Duration = Duration::from_secs(8);
+
+/// The end of a channel may be seen a moment before the end of its connection.
+const FAREWELL_LIMIT: Duration = Duration::from_millis(100);
+
 /// How long a channel that was given up is still drained.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
@@ -118,13 +124,12 @@ async fn open(
     loop {
         let place = pool.place(order.deadline, Eagerness::Patient).await?;
         let opening = place.session().open_channel();
-        match tokio::time::timeout_at(order.deadline, opening).await {
-            Err(_) => {
-                place.session().retire();
-                return Err(PoolError::Late("the host to open a session").into());
-            }
+        match tokio::time::timeout_at(order.deadline.min(clock::instant() + OPEN_LIMIT), opening)
+            .await
+        {
+            // Nothing was sent yet: a new connection may be tried.
+            Err(_) => place.session().retire(),
             Ok(Ok((channel, open))) => return Ok((place, channel, open)),
-            // Nothing was sent yet: another connection may be tried.
             Ok(Err(error)) => {
                 refusals += 1;
                 if refusals > REFUSALS && !matches!(error, ChannelError::Full) {
@@ -209,7 +214,12 @@ impl<'a> Conversation<'a> {
         tokio::pin!(send);
         let turn = self.listen(order, send).await;
         let ended = match turn {
-            Turn::Closed => self.conclude(order, LeftRunning::Nothing),
+            Turn::Closed => {
+                if self.exit.is_none() {
+                    self.session.wait_for_end(FAREWELL_LIMIT).await;
+                }
+                self.conclude(order, LeftRunning::Nothing)
+            }
             Turn::PipeHeld => {
                 let left = self.wait_for_pipe(order).await;
                 self.conclude(order, left)

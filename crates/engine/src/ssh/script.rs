@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use remote_sandbox_core::output::HeadTail;
 use remote_sandbox_core::shell::CONSTANT_COMMAND;
-use russh::ChannelMsg;
+use russh::client::Msg;
+use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf};
 use tokio::time::Instant;
 
 use super::session::{ChannelError, Session};
@@ -35,16 +36,25 @@ pub(crate) async fn run_script(
     script: String,
     deadline: Instant,
 ) -> Result<Vec<u8>, ScriptFailure> {
-    let work = converse(session, script);
-    match tokio::time::timeout_at(deadline, work).await {
-        Ok(result) => result,
-        Err(_) => Err(ScriptFailure::Late),
+    let opening = tokio::time::timeout_at(deadline, session.open_channel());
+    let (channel, open) = opening.await.map_err(|_| ScriptFailure::Late)??;
+    let (incoming, outgoing) = channel.split();
+    let work = converse(session, incoming, &outgoing, script);
+    let result = tokio::time::timeout_at(deadline, work).await;
+    if result.is_err() {
+        // A channel that nobody waits for any more must not keep its place on the host.
+        let _ = outgoing.close().await;
     }
+    drop(open);
+    result.unwrap_or(Err(ScriptFailure::Late))
 }
 
-async fn converse(session: &Arc<Session>, script: String) -> Result<Vec<u8>, ScriptFailure> {
-    let (channel, _open) = session.open_channel().await?;
-    let (mut incoming, outgoing) = channel.split();
+async fn converse(
+    session: &Arc<Session>,
+    mut incoming: ChannelReadHalf,
+    outgoing: &ChannelWriteHalf<Msg>,
+    script: String,
+) -> Result<Vec<u8>, ScriptFailure> {
     let lost = |error: russh::Error| {
         tracing::debug!(%error, "script could not be sent");
         ScriptFailure::Lost(session.farewell())
@@ -54,9 +64,9 @@ async fn converse(session: &Arc<Session>, script: String) -> Result<Vec<u8>, Scr
         outgoing.data_bytes(script.into_bytes()).await?;
         outgoing.eof().await
     };
-    let mut answer = HeadTail::new(LONGEST_ANSWER);
-    let mut finished = false;
     let receive = async {
+        let mut answer = HeadTail::new(LONGEST_ANSWER);
+        let mut finished = false;
         while let Some(message) = incoming.wait().await {
             match message {
                 ChannelMsg::Data { data } => answer.push(&data),
@@ -65,10 +75,14 @@ async fn converse(session: &Arc<Session>, script: String) -> Result<Vec<u8>, Scr
                 _ => {}
             }
         }
-        Ok(())
+        Ok((finished, answer))
     };
-    let (_, received) = tokio::join!(send, receive);
-    received?;
+    tokio::pin!(send, receive);
+    // A host that ends the channel early never takes the rest of the script.
+    let (finished, answer) = tokio::select! {
+        received = &mut receive => received?,
+        _ = &mut send => receive.await?,
+    };
     if finished {
         Ok(answer.parts().0)
     } else {

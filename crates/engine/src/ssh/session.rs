@@ -93,6 +93,16 @@ impl Session {
         let _ = tokio::time::timeout(Duration::from_millis(200), bye).await;
     }
 
+    /// Waits a moment for the connection to be seen as ended.
+    pub(crate) async fn wait_for_end(&self, limit: Duration) {
+        let ended = async {
+            while self.is_connected() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let _ = tokio::time::timeout(limit, ended).await;
+    }
+
     /// What the host said when it ended the connection.
     pub(crate) fn farewell(&self) -> String {
         self.farewell

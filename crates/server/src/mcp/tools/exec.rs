@@ -271,7 +271,10 @@ fn ended_as(
             let left = match &reply.left_running {
                 None => "its processes were ended",
                 Some(LeftRunningReply::Processes(_)) => "left_running could not be ended",
-                Some(LeftRunningReply::Unknown(_)) => "the host did not confirm that they ended",
+                Some(LeftRunningReply::Unknown(_)) => {
+                    reply.task_id = Some(run.to_owned());
+                    "the host did not confirm that they ended: ask check_background_task later"
+                }
             };
             reply
                 .hint

@@ -146,13 +146,11 @@ fn render(report: TaskReport) -> Reply {
     let mut left = left_running(&report.left_running);
     let (still_running, mut note) = match &report.liveness {
         None => (None, None),
-        Some(Liveness::Gone) => (
-            Some(false),
-            Some(
-                "the host says that none of its processes is left; its exit code is not known"
-                    .to_owned(),
-            ),
-        ),
+        Some(Liveness::Gone) => {
+            left = None;
+            let note = "the host says that none of its processes is left";
+            (Some(false), Some(note.to_owned()))
+        }
         Some(Liveness::StillRunning(processes)) => {
             left = left_running(processes);
             (
