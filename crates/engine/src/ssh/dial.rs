@@ -202,7 +202,13 @@ impl client::Handler for HostGuard {
                 Ok(())
             }
             DisconnectReason::Error(error) => {
-                self.farewell.set(error.to_string());
+                self.farewell.set(match &error {
+                    GuardError::Protocol(russh::Error::KeepaliveTimeout) => {
+                        "the host stopped answering".to_owned()
+                    }
+                    GuardError::Protocol(russh::Error::HUP) => "the host closed it".to_owned(),
+                    other => other.to_string(),
+                });
                 Err(error)
             }
         }
@@ -324,7 +330,7 @@ fn client_config(settings: &SshSettings, known_algorithms: &[&str]) -> client::C
         window_size: RECEIVE_WINDOW,
         maximum_packet_size: 32_768,
         keepalive_interval: Some(limits.keepalive_interval),
-        keepalive_max: usize::try_from(limits.keepalive_max).unwrap_or(usize::MAX),
+        keepalive_max: unanswered_keepalives(limits.keepalive_max),
         inactivity_timeout: None,
         nodelay: true,
         preferred: Preferred {
@@ -342,6 +348,12 @@ fn client_config(settings: &SshSettings, known_algorithms: &[&str]) -> client::C
         },
         ..client::Config::default()
     }
+}
+
+/// The library gives up one interval after this many keepalives went unanswered, and takes 0 for
+/// never; we promise the interval times the number that is configured.
+fn unanswered_keepalives(configured: u32) -> usize {
+    usize::try_from(configured.saturating_sub(1).max(1)).unwrap_or(1)
 }
 
 /// Asks for the recorded kinds of key first, so that a host with several keys shows the known one.
