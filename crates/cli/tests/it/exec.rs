@@ -121,7 +121,7 @@ async fn background_child_is_left_alone_and_listed() {
     let (_sshd, client) = one().await;
     let begun = Instant::now();
     let reply = exec(&client, "sleep 71.5 & echo started $!").await;
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() < Duration::from_secs(20));
     assert_eq!(reply.json["exit_code"], 0);
     let left = reply.json["left_running"].as_array().unwrap();
     assert_eq!(left.len(), 1, "{}", reply.text);
@@ -140,7 +140,7 @@ async fn calls_run_side_by_side_and_ping_is_never_blocked() {
     for _ in 0..8 {
         calls.push(
             client
-                .start_call("exec_bash", json!({"command": "sleep 1"}))
+                .start_call("exec_bash", json!({"command": "sleep 2"}))
                 .await,
         );
     }
@@ -149,7 +149,7 @@ async fn calls_run_side_by_side_and_ping_is_never_blocked() {
         .request("ping", json!({}), Duration::from_secs(5))
         .await
         .unwrap();
-    assert!(ping.elapsed() < Duration::from_millis(500));
+    assert!(ping.elapsed() < Duration::from_millis(1500));
     for call in calls {
         let reply = client
             .wait_tool_reply(call, Duration::from_secs(20))
@@ -158,7 +158,7 @@ async fn calls_run_side_by_side_and_ping_is_never_blocked() {
         assert_eq!(reply.json["exit_code"], 0);
     }
     assert!(
-        begun.elapsed() < Duration::from_secs(6),
+        begun.elapsed() < Duration::from_secs(10),
         "{:?}",
         begun.elapsed()
     );

@@ -6,24 +6,25 @@ use remote_sandbox_testkit::process;
 use remote_sandbox_testkit::wait::wait_until;
 use serde_json::json;
 
-use crate::support::{builder, entry, exec_with, one, ready};
+use crate::support::{builder, entry, exec, exec_with, one, ready};
 
 #[tokio::test]
 async fn long_command_is_handed_over_and_read_to_its_end() {
     let (_sshd, client) = one().await;
+    exec(&client, "true").await;
     let begun = Instant::now();
-    let command = "echo one; sleep 2; echo two; exit 6";
-    let reply = exec_with(&client, command, json!({"wait_s": 0.5})).await;
-    assert!(begun.elapsed() < Duration::from_secs(2));
+    let command = "echo one; sleep 6; echo two; exit 6";
+    let reply = exec_with(&client, command, json!({"wait_s": 2})).await;
+    assert!(begun.elapsed() < Duration::from_secs(5));
     assert!(!reply.is_error);
     assert_eq!(reply.json["status"], "running");
     assert!(reply.json["exit_code"].is_null());
     assert_eq!(reply.json["stdout"], "one\n");
     let task = reply.json["task_id"].as_str().unwrap();
-    let more = json!({"task_id": task, "since_byte": reply.json["next_byte"], "wait_s": 10});
+    let more = json!({"task_id": task, "since_byte": reply.json["next_byte"], "wait_s": 20});
     let piece = client.call_tool("check_background_task", more).await;
     assert_eq!(piece.json["log_tail"], "two\n", "{}", piece.text);
-    let end = json!({"task_id": task, "since_byte": piece.json["next_byte"], "wait_s": 10});
+    let end = json!({"task_id": task, "since_byte": piece.json["next_byte"], "wait_s": 20});
     let end = client.call_tool("check_background_task", end).await;
     assert_eq!(end.json["status"], "exited", "{}", end.text);
     assert_eq!(end.json["exit_code"], 6);
@@ -53,7 +54,7 @@ async fn stopping_ends_the_whole_tree() {
 async fn closing_standard_input_ends_a_handed_over_run_and_keeps_its_output() {
     let (sshd, client) = one().await;
     let home = client.home().to_owned();
-    let reply = exec_with(&client, "echo kept; sleep 82.25", json!({"wait_s": 0.5})).await;
+    let reply = exec_with(&client, "echo kept; sleep 82.25", json!({"wait_s": 3})).await;
     let task = reply.json["task_id"].as_str().unwrap().to_owned();
     let second = ready(builder(&[entry("box", &sshd)]).home(&home).start()).await;
     let seen = second
@@ -69,7 +70,7 @@ async fn closing_standard_input_ends_a_handed_over_run_and_keeps_its_output() {
             .unwrap()
             .success()
     );
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() < Duration::from_secs(7));
     assert!(process::with_command_line("sleep 82.25").is_empty());
     let kept = second
         .call_tool("check_background_task", json!({"task_id": task}))

@@ -22,6 +22,9 @@ pub const LONGEST_WAIT: Duration = Duration::from_secs(280);
 /// How long a cancelled call waits for its processes to end.
 const CANCEL_LIMIT: Duration = Duration::from_millis(3500);
 
+/// How often the last line is looked up for people who watch.
+const NOTE_INTERVAL: Duration = Duration::from_millis(200);
+
 /// Memory that a reply's text may take per stream.
 const MOST_SHOWN_BYTES: usize = 64 * 1024 * 1024;
 
@@ -105,7 +108,7 @@ impl Engine {
             }) if all_seen && ended.is_certain() => {
                 self.registry.forget(&run);
             }
-            _ => self.registry.hand_over(&run),
+            _ => self.registry.hand_over(&run).await,
         }
         run.forget_shown();
         Ok(report)
@@ -129,6 +132,7 @@ async fn wait(
     wait: Duration,
 ) -> Result<Option<Finished>, Failure> {
     let until = clock::instant() + wait;
+    let mut next_note = clock::instant();
     let mut status = run.watch();
     loop {
         let (bytes, finished) = {
@@ -138,7 +142,8 @@ async fn wait(
         if let Some(finished) = finished {
             return Ok(Some(finished));
         }
-        if bytes > 0 && context.progress.receiver_count() > 0 {
+        if bytes > 0 && clock::instant() >= next_note {
+            next_note = clock::instant() + NOTE_INTERVAL;
             let message = run.last_line();
             context.progress.send_replace(Progress { message, bytes });
         }

@@ -35,6 +35,7 @@ pub struct Status {
     pub bytes: u64,
     /// Set once it has ended.
     pub finished: Option<Finished>,
+    settled: bool,
 }
 
 /// A command that was started for somebody.
@@ -121,21 +122,29 @@ impl Run {
     }
 
     /// Notes the end.
-    pub(super) fn finish(&self, result: Result<Ended, Failure>) {
+    pub(super) fn finish(&self, finished: Finished) {
         let total = {
             let mut output = self.output();
             output.flush();
             output.spool.finish();
             output.spool.total()
         };
-        let finished = Finished {
-            result,
-            duration: self.elapsed(),
-        };
         self.status.send_modify(|status| {
             status.bytes = total;
             status.finished = Some(finished);
         });
+    }
+
+    /// Notes that everything about its end is written down.
+    pub(super) fn settled(&self) {
+        self.status.send_modify(|status| status.settled = true);
+    }
+
+    /// Waits until everything about its end is written down, but not past a point in time.
+    pub(super) async fn wait_until_settled(&self, until: Instant) {
+        let mut status = self.watch();
+        let settled = status.wait_for(|status| status.settled);
+        let _ = tokio::time::timeout_at(until, settled).await;
     }
 
     /// Asks for the end; the first reason stays.

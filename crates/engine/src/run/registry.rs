@@ -129,8 +129,15 @@ impl Registry {
                     format!("the run `{}` broke this program", running.id),
                 ))
             });
-            running.finish(result);
-            registry.note_end(&running);
+            let finished = Finished {
+                result,
+                duration: running.elapsed(),
+            };
+            // The row comes before anybody can be told of the end.
+            registry.note_end(&running, &finished);
+            running.finish(finished);
+            registry.write_down_if_handed_over(running.clone()).await;
+            running.settled();
         });
         Ok(run)
     }
@@ -154,10 +161,7 @@ impl Registry {
         Ok(())
     }
 
-    fn note_end(&self, run: &Run) {
-        let Some(finished) = run.finished() else {
-            return;
-        };
+    fn note_end(&self, run: &Run, finished: &Finished) {
         let (outcome, exit_code) = match &finished.result {
             Ok(ended) => (ended.outcome.word(), ended.outcome.exit_code()),
             Err(failure) => (failure.code.name(), None),
@@ -172,27 +176,48 @@ impl Registry {
         if let Err(error) = self.audit.end(&row) {
             tracing::error!(%error, "the end of a run could not be recorded");
         }
-        let mut known = self.known();
-        if known.handed_over.contains_key(&run.id) {
-            self.write_down(run);
-            known.handed_over.insert(run.id.clone(), None);
+    }
+
+    async fn write_down_if_handed_over(self: &Arc<Self>, run: Arc<Run>) {
+        if !self.known().handed_over.contains_key(&run.id) {
+            return;
+        }
+        let registry = self.clone();
+        let writing = tokio::task::spawn_blocking(move || {
+            registry.write_down(&run);
+            registry.known().handed_over.insert(run.id.clone(), None);
+        });
+        if let Err(error) = writing.await {
+            tracing::error!(%error, "a run could not be written down");
         }
     }
 
     /// Writes a run down, because its caller has its name now.
-    pub fn hand_over(&self, run: &Run) {
-        let mut known = self.known();
-        if known.handed_over.contains_key(&run.id) {
-            return;
+    pub async fn hand_over(self: &Arc<Self>, run: &Arc<Run>) {
+        {
+            let mut known = self.known();
+            if known.handed_over.contains_key(&run.id) {
+                return;
+            }
+            known.handed_over.insert(run.id.clone(), None);
         }
-        self.write_down(run);
-        let mark = run
-            .finished()
-            .is_none()
-            .then(|| hold_life_mark(&self.folder_of(&run.id)));
-        known.handed_over.insert(run.id.clone(), mark.flatten());
-        drop(known);
-        self.prune();
+        let (registry, run) = (self.clone(), run.clone());
+        let writing = tokio::task::spawn_blocking(move || {
+            registry.write_down(&run);
+            if run.finished().is_none() {
+                let mark = hold_life_mark(&registry.folder_of(&run.id));
+                registry.known().handed_over.insert(run.id.clone(), mark);
+            }
+            // It may have ended while it was written down as running.
+            if run.finished().is_some() {
+                registry.write_down(&run);
+                registry.known().handed_over.insert(run.id.clone(), None);
+            }
+            registry.prune();
+        });
+        if let Err(error) = writing.await {
+            tracing::error!(%error, "a run could not be written down");
+        }
     }
 
     fn write_down(&self, run: &Run) {
@@ -264,7 +289,7 @@ impl Registry {
             run.stop(StopReason::Shutdown);
         }
         let until: Instant = clock::instant() + limit;
-        futures::future::join_all(live.iter().map(|run| run.wait_until(until))).await;
+        futures::future::join_all(live.iter().map(|run| run.wait_until_settled(until))).await;
     }
 
     /// Removes what is left of the oldest runs; ids sort by age.

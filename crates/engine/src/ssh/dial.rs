@@ -22,6 +22,9 @@ use super::observe::Observed;
 /// must fit, and nothing is allocated in advance.
 const RECEIVE_WINDOW: u32 = 32 << 20;
 
+/// Packets of one channel that may wait for us in memory; each has up to 32 KiB.
+const WAITING_PACKETS: usize = 32;
+
 /// A host that closes before its banner is busy, most likely; it is asked this many times.
 const GREETING_ATTEMPTS: u32 = 3;
 
@@ -329,6 +332,7 @@ fn client_config(settings: &SshSettings, known_algorithms: &[&str]) -> client::C
     client::Config {
         window_size: RECEIVE_WINDOW,
         maximum_packet_size: 32_768,
+        channel_buffer_size: WAITING_PACKETS,
         keepalive_interval: Some(limits.keepalive_interval),
         keepalive_max: unanswered_keepalives(limits.keepalive_max),
         inactivity_timeout: None,

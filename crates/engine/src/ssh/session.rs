@@ -7,7 +7,7 @@ use std::time::Duration;
 use remote_sandbox_core::shell::TimeoutProgram;
 use russh::client::{Handle, Msg};
 use russh::{Channel, ChannelOpenFailure};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::dial::{Dialled, Farewell, HostGuard};
 
@@ -148,7 +148,19 @@ impl Session {
         let counted = OpenChannel {
             session: self.clone(),
         };
-        match self.handle.channel_open_session().await {
+        let (give, take) = oneshot::channel();
+        let session = self.clone();
+        // A caller may give up meanwhile; the channel must not stay open on the host then.
+        tokio::spawn(async move {
+            let opened = session.handle.channel_open_session().await;
+            if let Err((Ok(unwanted), _counted)) = give.send((opened, counted)) {
+                let _ = unwanted.close().await;
+            }
+        });
+        let Ok((opened, counted)) = take.await else {
+            return Err(ChannelError::Gone(self.farewell()));
+        };
+        match opened {
             Ok(channel) => Ok((channel, counted)),
             Err(russh::Error::ChannelOpenFailure(_)) if others > 0 => {
                 self.limit.fetch_min(others.max(1), Ordering::AcqRel);
