@@ -4,6 +4,12 @@
 ///
 /// Newline, tab and carriage return stay. Bytes that are not UTF-8 become U+FFFD.
 pub fn clean_text(bytes: &[u8]) -> String {
+    // Most output is plain; looking at whole bytes first is many times faster than at characters.
+    if is_plain(bytes)
+        && let Ok(text) = std::str::from_utf8(bytes)
+    {
+        return text.to_owned();
+    }
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         push_clean(&mut text, chunk.valid());
@@ -12,6 +18,12 @@ pub fn clean_text(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+fn is_plain(bytes: &[u8]) -> bool {
+    bytes
+        .iter()
+        .all(|byte| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~'))
 }
 
 /// Cleans one line of foreign text and cuts it to `limit` characters.

@@ -36,6 +36,8 @@ struct Pieces {
     head: Vec<u8>,
     tail: Vec<u8>,
     omitted: u64,
+    /// The whole stream as it is shown, when all of it is there.
+    whole: Option<String>,
     characters: usize,
 }
 
@@ -43,23 +45,22 @@ impl Pieces {
     fn of(buffer: &HeadTail) -> Self {
         let (head, tail) = buffer.parts();
         let omitted = buffer.omitted();
-        // Cleaning can only lengthen text, so bytes that are too many stay too many.
-        let characters = if omitted > 0 {
-            usize::MAX
-        } else {
-            clean_text(&head).chars().count()
-        };
+        let whole = (omitted == 0).then(|| clean_text(&head));
+        let characters = whole
+            .as_ref()
+            .map_or(usize::MAX, |text| text.chars().count());
         Pieces {
             head,
             tail,
             omitted,
+            whole,
             characters,
         }
     }
 
     fn fit(mut self, budget: usize) -> (String, u64) {
-        if self.characters <= budget {
-            return (clean_text(&self.head), 0);
+        if let Some(whole) = self.whole.take().filter(|_| self.characters <= budget) {
+            return (whole, 0);
         }
         if self.tail.is_empty() {
             let middle = self.head.len() / 2;

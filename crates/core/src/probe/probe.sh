@@ -155,7 +155,7 @@ section() {
 quick_sections() {
     before=$(first_line /proc/stat)
     # Where fractions of a second are not understood this fails at once, and there is no second reading.
-    sleep 0.2 >/dev/null &
+    sleep 0.1 >/dev/null &
     pause=$!
     section load load_average
     section count cpu_count

@@ -41,7 +41,7 @@ impl fmt::Display for Nonce {
 
 /// The script to run on the host, as `sh -c SCRIPT` or on the standard input of `sh -s`.
 ///
-/// It takes about 200 ms, and at most a little more than [`TOOL_LIMIT`] when a tool hangs. It always exits with 0.
+/// It takes about 100 ms, and at most a little more than [`TOOL_LIMIT`] when a tool hangs. It always exits with 0.
 pub fn probe_script(nonce: &Nonce) -> String {
     script_with_limit(nonce, TOOL_LIMIT)
 }

@@ -32,6 +32,9 @@ pub(super) async fn attend(
     let outcome = match watcher {
         None => work.await,
         Some((peer, token)) => {
+            // Told before anything else, so that every client knows that its call has arrived.
+            let first = ProgressNotificationParam::new(token.clone(), 1.0).with_message("starting");
+            let _ = peer.notify_progress(first).await;
             let telling = tell(peer, token, news);
             tokio::select! {
                 biased;
@@ -55,14 +58,8 @@ pub(super) async fn attend(
 /// Tells progress until the client does not listen any more.
 async fn tell(peer: Peer<RoleServer>, token: ProgressToken, mut news: watch::Receiver<Progress>) {
     let begun = clock::instant();
-    let mut tick = 1.0;
-    let mut message = "starting".to_owned();
+    let mut tick = 2.0;
     loop {
-        let note = ProgressNotificationParam::new(token.clone(), tick).with_message(message);
-        if peer.notify_progress(note).await.is_err() {
-            return;
-        }
-        tick += 1.0;
         let told: Instant = clock::instant();
         tokio::select! {
             changed = news.changed() => match changed {
@@ -73,7 +70,7 @@ async fn tell(peer: Peer<RoleServer>, token: ProgressToken, mut news: watch::Rec
         }
         let now = news.borrow_and_update().clone();
         let elapsed = clock::instant().saturating_duration_since(begun).as_secs();
-        message = if now.bytes == 0 {
+        let message = if now.bytes == 0 {
             format!("running for {elapsed} s, no output yet")
         } else {
             format!(
@@ -81,5 +78,10 @@ async fn tell(peer: Peer<RoleServer>, token: ProgressToken, mut news: watch::Rec
                 now.bytes, now.message
             )
         };
+        let note = ProgressNotificationParam::new(token.clone(), tick).with_message(message);
+        if peer.notify_progress(note).await.is_err() {
+            return;
+        }
+        tick += 1.0;
     }
 }
