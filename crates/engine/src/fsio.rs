@@ -8,6 +8,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::clock;
+
+/// The pause between two attempts to take a lock.
+const LOCK_POLL: Duration = Duration::from_millis(5);
 
 /// A file operation that failed, with the file.
 #[derive(Debug, thiserror::Error)]
@@ -128,9 +134,19 @@ pub fn remove_directory(path: &Path) -> Result<(), FileError> {
     std::fs::remove_dir_all(path).named("remove", path)
 }
 
-/// Takes the lock of a file, waiting for whoever holds it.
-pub fn lock(file: &File) -> io::Result<()> {
-    rustix::fs::flock(file, rustix::fs::FlockOperation::LockExclusive).map_err(io::Error::from)
+/// Takes the lock of a file, waiting a limited time for whoever holds it.
+pub fn lock_within(file: &File, limit: Duration) -> io::Result<()> {
+    let end = clock::instant() + limit;
+    while !try_lock(file) {
+        if clock::instant() >= end {
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "another process keeps it locked",
+            ));
+        }
+        std::thread::sleep(LOCK_POLL);
+    }
+    Ok(())
 }
 
 /// Takes the lock of a file if nobody holds it.

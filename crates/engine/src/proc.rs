@@ -33,15 +33,21 @@ pub enum CommandError {
     Failed(std::process::ExitStatus),
 }
 
-/// Runs a command and returns what it printed; its standard error is not kept, it may hold secrets.
+/// Runs a command without the `hidden` variables and returns what it printed; its standard error is
+/// not kept, it may hold secrets.
 pub async fn capture_output(
     arguments: &[String],
+    hidden: &[String],
     limit: Duration,
 ) -> Result<Vec<u8>, CommandError> {
     let Some((program, rest)) = arguments.split_first() else {
         return Err(CommandError::Empty);
     };
-    let mut child = tokio::process::Command::new(program)
+    let mut command = tokio::process::Command::new(program);
+    for name in hidden {
+        command.env_remove(name);
+    }
+    let mut child = command
         .args(rest)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -75,19 +81,30 @@ mod tests {
 
     #[tokio::test]
     async fn command_output_is_captured() {
-        let output = capture_output(&arguments(&["printf", "a b"]), Duration::from_secs(5)).await;
+        let output =
+            capture_output(&arguments(&["printf", "a b"]), &[], Duration::from_secs(5)).await;
         assert_eq!(output.unwrap(), b"a b");
     }
 
     #[tokio::test]
     async fn command_is_ended_when_it_is_too_slow() {
-        let error = capture_output(&arguments(&["sleep", "30"]), Duration::from_millis(100)).await;
+        let error = capture_output(
+            &arguments(&["sleep", "30"]),
+            &[],
+            Duration::from_millis(100),
+        )
+        .await;
         assert!(matches!(error, Err(CommandError::TooSlow(_))));
     }
 
     #[tokio::test]
     async fn failing_command_is_not_repeated() {
-        let error = capture_output(&arguments(&["false", "secret"]), Duration::from_secs(5)).await;
+        let error = capture_output(
+            &arguments(&["false", "secret"]),
+            &[],
+            Duration::from_secs(5),
+        )
+        .await;
         let text = error.unwrap_err().to_string();
         assert!(
             text.contains("exit status: 1") && !text.contains("secret"),

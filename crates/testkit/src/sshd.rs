@@ -269,6 +269,7 @@ impl Sshd {
             left_sessions: Vec::new(),
         };
         sshd.write_authorized_keys();
+        fs::create_dir_all(sshd.dir().join("home")).expect("the home can be made");
         sshd.make_host_keys();
         sshd.launch_on_some_port();
         sshd

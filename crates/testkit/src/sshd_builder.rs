@@ -123,6 +123,12 @@ impl SshdBuilder {
         if penalties_known() {
             text.push_str("PerSourcePenalties no\n");
         }
+        // Whoever runs the tests has login files of their own; an empty home keeps those out.
+        text.push_str(&format!(
+            "Match User {}\n    SetEnv {marker} HOME={dir}/home {}\n",
+            TestUser::current().name(),
+            self.session_environment.join(" ")
+        ));
         text
     }
 }

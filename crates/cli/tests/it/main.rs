@@ -2,8 +2,13 @@
 #![cfg(test)]
 #![allow(clippy::disallowed_methods, reason = "tests stand outside the doors")]
 
+mod architecture;
+mod compatibility;
 mod exec;
 mod faults;
+mod listing;
+mod protocol;
+mod reference;
 mod sandboxes;
 mod support;
 mod tasks;

@@ -22,6 +22,16 @@ pub struct Problem {
     pub fault: Fault,
 }
 
+impl Problem {
+    /// Says that a configuration file exists but cannot be read.
+    pub fn unreadable_file(path: PathBuf, reason: String) -> Self {
+        Self {
+            place: Box::new(Place::whole(Origin::File(path))),
+            fault: Fault::Unreadable { reason },
+        }
+    }
+}
+
 /// A place in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -101,6 +111,12 @@ impl fmt::Display for Place {
 /// What is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Fault {
+    /// The file is there, but its content cannot be had.
+    #[error("cannot be read and was left out: {reason}")]
+    Unreadable {
+        /// What the system said.
+        reason: String,
+    },
     /// The text is longer than any sensible configuration.
     #[error("is larger than {SOURCE_MAX_BYTES} bytes and was not read")]
     TooLarge,

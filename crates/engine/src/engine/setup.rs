@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use remote_sandbox_core::config::{
-    Config, ConfigText, Environment, FileChoice, PathError, Platform, SOURCE_MAX_BYTES, Sources,
-    config_file_location, resolve, state_dir,
+    Config, ConfigText, Environment, FileChoice, PathError, Platform, Problem, SOURCE_MAX_BYTES,
+    Sources, config_file_location, resolve, state_dir,
 };
 use remote_sandbox_core::secret::Mask;
 
@@ -15,7 +15,7 @@ use crate::audit::Audit;
 use crate::fsio::{self, FileError};
 use crate::run::Registry;
 use crate::sandbox::Sandbox;
-use crate::ssh::{Dialer, HostKeyStore, SshSandbox};
+use crate::ssh::{Dialer, HostKeyStore, SecretKeeper, SshSandbox};
 
 /// Why the server cannot start at all.
 #[derive(Debug, thiserror::Error)]
@@ -33,26 +33,33 @@ pub enum SetupError {
 
 /// Reads the configuration; only a file that was asked for by name and cannot be read is an error.
 pub fn load_config(flag: Option<&Path>, environment: Environment) -> Result<Config, SetupError> {
+    let mut unreadable = None;
     let file = match config_file_location(flag, &environment, Platform::current()) {
         FileChoice::None => None,
         FileChoice::Required(path) => Some(read_config(&path)?.ok_or(SetupError::Missing(path))?),
         FileChoice::Optional(paths) => {
-            let mut found = None;
-            for path in paths {
-                found = read_config(&path)?;
-                if found.is_some() {
-                    break;
+            let read = paths
+                .into_iter()
+                .map(|path| (read_config(&path), path))
+                .find(|(read, _)| !matches!(read, Ok(None)));
+            match read {
+                Some((Err(SetupError::File(error)), path)) => {
+                    let reason = error.source.to_string();
+                    unreadable = Some(Problem::unreadable_file(path, reason));
+                    None
                 }
+                Some((read, _)) => read?,
+                None => None,
             }
-            found
         }
     };
-    Ok(resolve(&Sources { environment, file }))
+    let mut config = resolve(&Sources { environment, file });
+    config.problems.extend(unreadable);
+    Ok(config)
 }
 
 fn read_config(path: &Path) -> Result<Option<ConfigText>, SetupError> {
-    let limit = SOURCE_MAX_BYTES as u64 + 1;
-    match fsio::read_bounded(path, limit)? {
+    match fsio::read_bounded(path, SOURCE_MAX_BYTES as u64)? {
         Some(text) => Ok(Some(ConfigText::new(path.to_owned(), text)?)),
         None => Ok(None),
     }
@@ -68,7 +75,9 @@ impl Engine {
             .filter(|home| home.is_absolute());
         let mask = Mask::new(config.secrets());
         let store = Arc::new(HostKeyStore::new(&state, home.as_deref()));
-        let dialer = Arc::new(Dialer::new(store, mask.clone()));
+        let secrets: Vec<&str> = config.secrets().collect();
+        let keeper = SecretKeeper::new(mask.clone(), environment, secrets.iter().copied());
+        let dialer = Arc::new(Dialer::new(store, keeper));
         let mut sandboxes: BTreeMap<String, Arc<dyn Sandbox>> = BTreeMap::new();
         for entry in config.ready() {
             let sandbox = SshSandbox::new(entry, dialer.clone());

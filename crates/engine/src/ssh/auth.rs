@@ -1,25 +1,18 @@
 //! Proves who we are: the entry's own key first, then its password; one attempt each.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use remote_sandbox_core::config::{SecretSource, SshSettings};
+use remote_sandbox_core::config::SshSettings;
 use remote_sandbox_core::output::clean_line;
-use remote_sandbox_core::secret::{Mask, Secret};
+use remote_sandbox_core::secret::Secret;
 use russh::client::{AuthResult, Handle, KeyboardInteractiveAuthResponse};
-use russh::keys::{PrivateKey, PrivateKeyWithHashAlg};
+use russh::keys::PrivateKeyWithHashAlg;
 use russh::{MethodKind, MethodSet};
 
-use super::dial::HostGuard;
-use crate::fsio::{self, FileError};
-use crate::proc::{self, CommandError};
-
-/// A private key file is never larger than this.
-const LARGEST_KEY: u64 = 256 * 1024;
-
-/// How long a command that prints a secret may take.
-const SECRET_COMMAND_LIMIT: Duration = Duration::from_secs(15);
+use super::dial::{Farewell, HostGuard};
+use super::key_file::{self, KeyFileError};
+use super::secrets::{SecretError, SecretKeeper};
 
 /// A server may send this many rounds of questions.
 const MOST_ROUNDS: usize = 4;
@@ -27,50 +20,12 @@ const MOST_ROUNDS: usize = 4;
 /// Why the login did not work.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
-    /// The key file could not be read.
-    #[error("the private key cannot be read")]
-    KeyFile(#[from] FileError),
-    /// There is no such key file.
-    #[error("the private key `{}` does not exist", .0.display())]
-    KeyMissing(PathBuf),
-    /// Others can read the key file.
-    #[error("the private key `{}` has mode {mode:04o}; others can read it, it must be 0600", path.display())]
-    KeyExposed {
-        /// The file.
-        path: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
-    /// The key file belongs to somebody else.
-    #[error("the private key `{}` belongs to another user; it must be yours, mode 0600", .0.display())]
-    KeyForeign(PathBuf),
-    /// The key is encrypted and the entry has no passphrase.
-    #[error("the private key `{}` is encrypted and the entry has no `key_passphrase`", .0.display())]
-    PassphraseMissing(PathBuf),
-    /// The passphrase does not open the key.
-    #[error("the private key `{}` cannot be opened with its `key_passphrase`", .0.display())]
-    PassphraseWrong(PathBuf),
-    /// The file holds no key that we know.
-    #[error("`{}` holds no private key of a known kind", path.display())]
-    KeyUnusable {
-        /// The file.
-        path: PathBuf,
-        /// What the parser said.
-        #[source]
-        source: russh::keys::Error,
-    },
-    /// The command that should print a secret did not.
-    #[error("the `{key}` of the entry gave no secret")]
-    SecretCommand {
-        /// The configuration key.
-        key: &'static str,
-        /// Why.
-        #[source]
-        source: CommandError,
-    },
-    /// The command printed nothing that can be a secret.
-    #[error("the `{0}` of the entry printed nothing usable")]
-    SecretEmpty(&'static str),
+    /// The private key could not be used.
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
+    /// A secret could not be had.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// The host refused.
     #[error("{user}@{host} was refused with {tried}; the host accepts: {accepted}")]
     Refused {
@@ -91,7 +46,19 @@ pub enum AuthError {
         /// Its question, cleaned.
         prompt: String,
     },
-    /// The connection ended while we were logging in.
+    /// The host hung up on a credential instead of refusing it.
+    #[error("{host} closed the connection when {user} came with {tried}{words}")]
+    HungUp {
+        /// The account.
+        user: String,
+        /// The host.
+        host: String,
+        /// What was tried.
+        tried: String,
+        /// What the host said, if anything.
+        words: String,
+    },
+    /// The connection ended before we showed a credential.
     #[error("{host} closed the connection during the login")]
     Closed {
         /// The host.
@@ -112,12 +79,14 @@ pub enum AuthError {
 pub(crate) async fn authenticate(
     handle: &mut Handle<HostGuard>,
     settings: &SshSettings,
-    mask: &Mask,
+    secrets: &SecretKeeper,
+    farewell: &Farewell,
 ) -> Result<(), AuthError> {
     let mut login = Login {
         handle,
         settings,
-        mask,
+        secrets,
+        farewell,
         tried: Vec::new(),
         accepted: None,
     };
@@ -127,7 +96,8 @@ pub(crate) async fn authenticate(
 struct Login<'a> {
     handle: &'a mut Handle<HostGuard>,
     settings: &'a SshSettings,
-    mask: &'a Mask,
+    secrets: &'a SecretKeeper,
+    farewell: &'a Farewell,
     tried: Vec<String>,
     accepted: Option<MethodSet>,
 }
@@ -140,7 +110,7 @@ impl Login<'_> {
             return Ok(());
         }
         if let Some(source) = &self.settings.password {
-            let password = reveal("password_command", source, self.mask).await?;
+            let password = self.secrets.reveal("password_command", source).await?;
             if self.try_password(&password).await? {
                 return Ok(());
             }
@@ -150,10 +120,14 @@ impl Login<'_> {
 
     async fn try_key(&mut self, path: &Path) -> Result<bool, AuthError> {
         let passphrase = match &self.settings.key_passphrase {
-            Some(source) => Some(reveal("key_passphrase_command", source, self.mask).await?),
+            Some(source) => Some(
+                self.secrets
+                    .reveal("key_passphrase_command", source)
+                    .await?,
+            ),
             None => None,
         };
-        let key = load_key(path, passphrase.as_ref())?;
+        let key = key_file::load(path, passphrase.as_ref())?;
         // Without a hash an RSA key would sign with SHA-1, which servers refuse.
         let hash = if key.algorithm().is_rsa() {
             self.handle
@@ -248,11 +222,7 @@ impl Login<'_> {
             // The library reports a dead connection as a refusal without any method left.
             AuthResult::Failure {
                 remaining_methods, ..
-            } if remaining_methods.is_empty() && self.handle.is_closed() => {
-                Err(AuthError::Closed {
-                    host: self.settings.host.clone(),
-                })
-            }
+            } if remaining_methods.is_empty() && self.handle.is_closed() => Err(self.closed()),
             AuthResult::Failure {
                 remaining_methods, ..
             } => {
@@ -263,12 +233,31 @@ impl Login<'_> {
     }
 
     fn broken(&self, source: russh::Error) -> AuthError {
-        let host = self.settings.host.clone();
         match source {
             russh::Error::SendError | russh::Error::RecvError | russh::Error::Disconnect => {
-                AuthError::Closed { host }
+                self.closed()
             }
-            source => AuthError::Protocol { host, source },
+            source => AuthError::Protocol {
+                host: self.settings.host.clone(),
+                source,
+            },
+        }
+    }
+
+    /// A host that counts failures or knows the account as expired may hang up without a refusal.
+    fn closed(&self) -> AuthError {
+        let host = self.settings.host.clone();
+        if self.tried.is_empty() {
+            return AuthError::Closed { host };
+        }
+        let words = self.farewell.words();
+        AuthError::HungUp {
+            user: self.settings.user.clone(),
+            host,
+            tried: self.tried.join(", then "),
+            words: words.map_or_else(String::new, |words| {
+                format!(": {}", clean_line(&words, 200))
+            }),
         }
     }
 
@@ -295,56 +284,4 @@ impl Login<'_> {
             },
         }
     }
-}
-
-/// Takes a secret from its place and makes sure that it is masked from now on.
-async fn reveal(
-    key: &'static str,
-    source: &SecretSource,
-    mask: &Mask,
-) -> Result<Secret<String>, AuthError> {
-    let arguments = match source {
-        SecretSource::Clear(secret) => return Ok(secret.clone()),
-        SecretSource::Command(arguments) => arguments,
-    };
-    let output = proc::capture_output(arguments, SECRET_COMMAND_LIMIT)
-        .await
-        .map_err(|source| AuthError::SecretCommand { key, source })?;
-    let text = String::from_utf8(output).map_err(|_| AuthError::SecretEmpty(key))?;
-    let text = text.trim_end_matches(['\r', '\n']);
-    if text.is_empty() {
-        return Err(AuthError::SecretEmpty(key));
-    }
-    mask.learn(text);
-    Ok(Secret::new(text.to_owned()))
-}
-
-fn load_key(path: &Path, passphrase: Option<&Secret<String>>) -> Result<PrivateKey, AuthError> {
-    let content = fsio::read_bounded(path, LARGEST_KEY)?
-        .ok_or_else(|| AuthError::KeyMissing(path.to_owned()))?;
-    let found = fsio::mode_and_ownership(path)?;
-    if found.mine && found.mode & 0o077 != 0 {
-        return Err(AuthError::KeyExposed {
-            path: path.to_owned(),
-            mode: found.mode,
-        });
-    }
-    if !found.mine && !found.of_root {
-        return Err(AuthError::KeyForeign(path.to_owned()));
-    }
-    let text = Secret::new(String::from_utf8_lossy(&content).into_owned());
-    let passphrase = passphrase.map(|secret| secret.expose().as_str());
-    russh::keys::decode_secret_key(text.expose(), passphrase).map_err(|source| {
-        let path = path.to_owned();
-        let encrypted = matches!(source, russh::keys::Error::KeyIsEncrypted)
-            || text.expose().contains("ENCRYPTED");
-        match (encrypted, passphrase) {
-            (true, None) => AuthError::PassphraseMissing(path),
-            (true, Some(_)) => AuthError::PassphraseWrong(path),
-            (false, Some(_)) if text.expose().contains("BEGIN OPENSSH PRIVATE KEY") => {
-                AuthError::PassphraseWrong(path)
-            }
-            _ => AuthError::KeyUnusable { path, source },
-        }
-    })
 }

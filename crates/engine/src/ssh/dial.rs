@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use remote_sandbox_core::config::SshSettings;
 use remote_sandbox_core::hostkey::{HostAddress, HostKey};
-use remote_sandbox_core::secret::Mask;
 use russh::client::{self, DisconnectReason, Handle};
 use russh::keys::{Algorithm, HashAlg, PublicKeyOrCertificate};
 use russh::{Preferred, cipher};
@@ -17,6 +16,7 @@ use tokio::time::timeout;
 use super::auth::{self, AuthError};
 use super::hostkeys::{HostKeyError, HostKeyStore};
 use super::observe::Observed;
+use super::secrets::SecretKeeper;
 
 /// How many bytes the host may send before it must wait for us; the link's speed times its delay
 /// must fit, and nothing is allocated in advance.
@@ -189,8 +189,15 @@ impl client::Handler for HostGuard {
             .to_bytes()
             .map_err(|error| malformed(error.to_string()))?;
         let key = HostKey::from_blob(blob).map_err(|error| malformed(error.to_string()))?;
-        self.store
-            .check(&self.address, &key, &self.settings.host_keys)?;
+        let (store, settings) = (self.store.clone(), self.settings.clone());
+        let address = self.address.clone();
+        // Files and their lock may be slow, and all connections share few threads.
+        tokio::task::spawn_blocking(move || store.check(&address, &key, &settings.host_keys))
+            .await
+            .map_err(|source| HostKeyError::Interrupted {
+                address: self.address.known_hosts_name(),
+                source,
+            })??;
         Ok(true)
     }
 
@@ -222,7 +229,7 @@ impl client::Handler for HostGuard {
 pub(crate) async fn dial(
     settings: &Arc<SshSettings>,
     store: &Arc<HostKeyStore>,
-    mask: &Mask,
+    secrets: &SecretKeeper,
 ) -> Result<Dialled, DialError> {
     let mut attempt = 1;
     let (mut handle, farewell) = loop {
@@ -237,7 +244,8 @@ pub(crate) async fn dial(
         }
     };
     let limit = settings.limits.authentication;
-    match timeout(limit, auth::authenticate(&mut handle, settings, mask)).await {
+    let login = auth::authenticate(&mut handle, settings, secrets, &farewell);
+    match timeout(limit, login).await {
         Ok(result) => result?,
         Err(_) => {
             let (host, port) = (settings.host.clone(), settings.port);

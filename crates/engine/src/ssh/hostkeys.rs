@@ -2,7 +2,7 @@
 
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use remote_sandbox_core::config::{HostKeyPolicy, HostKeySettings};
 use remote_sandbox_core::hostkey::{
@@ -13,6 +13,9 @@ use crate::fsio::{self, FileError};
 
 /// A larger file of host keys is refused rather than half read.
 const LARGEST_FILE: u64 = 16 * 1024 * 1024;
+
+/// How long to wait for another process that records a host.
+const LOCK_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why a host's key was not accepted. Nothing was sent to the host.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +82,15 @@ pub enum HostKeyError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The check itself did not come to an end.
+    #[error("the check of the key of {address} broke off")]
+    Interrupted {
+        /// The host.
+        address: String,
+        /// Why.
+        #[source]
+        source: tokio::task::JoinError,
+    },
 }
 
 fn describe(recorded: &[Recorded]) -> String {
@@ -100,9 +112,6 @@ fn describe(recorded: &[Recorded]) -> String {
 pub struct HostKeyStore {
     own_file: PathBuf,
     user_files: Vec<PathBuf>,
-    /// `flock` does not part two threads that open the file one after the other quickly enough to
-    /// both see a new host; this does.
-    recording: Mutex<()>,
 }
 
 impl HostKeyStore {
@@ -118,7 +127,6 @@ impl HostKeyStore {
         HostKeyStore {
             own_file: state.join("known_hosts"),
             user_files,
-            recording: Mutex::new(()),
         }
     }
 
@@ -135,7 +143,7 @@ impl HostKeyStore {
         }
     }
 
-    /// Accepts or refuses a host's key, recording it where the policy says so.
+    /// Accepts or refuses a host's key, recording it where the policy says so; may wait for a lock.
     pub fn check(
         &self,
         address: &HostAddress,
@@ -172,10 +180,6 @@ impl HostKeyStore {
 
     /// Appends a new host to our own file, unless somebody else recorded it meanwhile.
     fn record(&self, address: &HostAddress, key: &HostKey) -> Result<(), HostKeyError> {
-        let _guard = self
-            .recording
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
         if let Some(folder) = self.own_file.parent() {
             fsio::private_directory(folder)?;
         }
@@ -185,7 +189,8 @@ impl HostKeyStore {
             path: self.own_file.clone(),
             source,
         };
-        fsio::lock(&file).map_err(named)?;
+        // Opened anew for every record, so the lock parts threads as well as processes.
+        fsio::lock_within(&file, LOCK_LIMIT).map_err(named)?;
         let mut content = Vec::new();
         (&mut file)
             .take(LARGEST_FILE)

@@ -5,17 +5,20 @@ mod backoff;
 mod control;
 mod dial;
 mod hostkeys;
+mod key_file;
 mod observe;
+mod old_pem;
 mod pool;
 mod run;
 mod script;
+mod secrets;
 mod session;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use remote_sandbox_core::config::{HostKeyPolicy, SandboxConfig, SshSettings};
+use remote_sandbox_core::config::{SandboxConfig, SshSettings};
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::outcome::LeftRunning;
 use remote_sandbox_core::probe::{self, Resources};
@@ -24,9 +27,12 @@ use remote_sandbox_core::shell::{Purpose, Target};
 pub use auth::AuthError;
 pub use dial::DialError;
 pub use hostkeys::{HostKeyError, HostKeyStore};
+pub use key_file::KeyFileError;
+pub use old_pem::OldPemError;
 pub use pool::{Dialer, PoolError};
 pub use run::NotStarted;
 pub use script::ScriptFailure;
+pub use secrets::{SecretError, SecretKeeper};
 pub use session::ChannelError;
 
 use crate::clock;
@@ -47,13 +53,6 @@ impl SshSandbox {
     /// A sandbox for a configuration entry; nothing is connected yet.
     pub fn new(config: &SandboxConfig, dialer: Arc<Dialer>) -> Self {
         let settings = Arc::new(config.ssh.clone());
-        let mut warnings = config.notes.clone();
-        if settings.host_keys.policy == HostKeyPolicy::Insecure {
-            warnings.push(
-                "host_key_policy is insecure: this host's key is not checked, anybody in between can read and change everything"
-                    .to_owned(),
-            );
-        }
         SshSandbox {
             description: Description {
                 name: config.name.clone(),
@@ -61,7 +60,7 @@ impl SshSandbox {
                 host: settings.host.clone(),
                 port: settings.port,
                 user: settings.user.clone(),
-                warnings,
+                warnings: config.notes.clone(),
             },
             pool: Pool::new(settings.clone(), dialer),
             settings,
@@ -182,6 +181,10 @@ fn judge_host_key(error: &HostKeyError) -> (Code, &'static str) {
         HostKeyError::Unreadable(_) | HostKeyError::Broken { .. } => (
             Code::HostKeysUnreadable,
             "repair or remove the named file or line; until then this host is not trusted",
+        ),
+        HostKeyError::Interrupted { .. } => (
+            Code::Internal,
+            "this is a fault of the server; its standard error has more",
         ),
         HostKeyError::Malformed { .. } => (
             Code::Unreachable,

@@ -7,13 +7,13 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use remote_sandbox_core::config::SshSettings;
-use remote_sandbox_core::secret::Mask;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::dial::{self, DialError};
 use super::hostkeys::HostKeyStore;
+use super::secrets::SecretKeeper;
 use super::session::{ChannelError, Place, Session};
 use crate::clock;
 
@@ -61,16 +61,16 @@ type Dial = Shared<BoxFuture<'static, Result<(), Arc<DialError>>>>;
 #[derive(Debug)]
 pub struct Dialer {
     store: Arc<HostKeyStore>,
-    mask: Mask,
+    secrets: SecretKeeper,
     addresses: Mutex<HashMap<(String, u16), Arc<Semaphore>>>,
 }
 
 impl Dialer {
-    /// A dialer that records host keys in `store` and teaches `mask` the secrets it uses.
-    pub fn new(store: Arc<HostKeyStore>, mask: Mask) -> Self {
+    /// A dialer that records host keys in `store` and takes what it needs to log in from `secrets`.
+    pub fn new(store: Arc<HostKeyStore>, secrets: SecretKeeper) -> Self {
         Dialer {
             store,
-            mask,
+            secrets,
             addresses: Mutex::new(HashMap::new()),
         }
     }
@@ -210,7 +210,7 @@ impl Pool {
         let work = tokio::spawn(async move {
             let slots = dialer.slots(&settings);
             let _slot = slots.acquire().await;
-            let result = dial::dial(&settings, &dialer.store, &dialer.mask)
+            let result = dial::dial(&settings, &dialer.store, &dialer.secrets)
                 .await
                 .map_err(Arc::new);
             let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -265,7 +265,7 @@ impl Pool {
 
     /// A connection of its own for ending processes, when the ordinary one does not answer.
     pub(crate) async fn fresh_session(&self) -> Result<Arc<Session>, DialError> {
-        let dialled = dial::dial(&self.settings, &self.dialer.store, &self.dialer.mask).await?;
+        let dialled = dial::dial(&self.settings, &self.dialer.store, &self.dialer.secrets).await?;
         Ok(Arc::new(Session::new(dialled, self.freed.clone())))
     }
 

@@ -43,7 +43,7 @@ pub enum NotStarted {
     /// The directory could not be entered.
     #[error("the directory `{cwd}` cannot be entered: {words}")]
     Directory {
-        /// The directory as the caller wrote it.
+        /// The directory as the caller wrote it, safe to show.
         cwd: String,
         /// What the host said.
         words: String,
@@ -367,7 +367,7 @@ impl<'a> Conversation<'a> {
         }
         match (&self.exit, self.out.is_open(), self.out.refused()) {
             (_, _, Some("cwd")) => Err(NotStarted::Directory {
-                cwd: order.spec.cwd().unwrap_or_default().to_owned(),
+                cwd: clean_line(order.spec.cwd().unwrap_or_default(), 200),
                 words: self.words(),
             }),
             (Some(outcome), true, _) => Ok(Ended {

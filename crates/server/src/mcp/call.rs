@@ -11,6 +11,7 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RoleServer};
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::render::Reply;
 
@@ -28,19 +29,22 @@ pub(super) async fn attend(
 ) -> Reply {
     let news = context.progress.subscribe();
     let work = AssertUnwindSafe(work).catch_unwind();
-    tokio::pin!(work);
     let outcome = match watcher {
         None => work.await,
         Some((peer, token)) => {
             // Told before anything else, so that every client knows that its call has arrived.
             let first = ProgressNotificationParam::new(token.clone(), 1.0).with_message("starting");
             let _ = peer.notify_progress(first).await;
-            let telling = tell(peer, token, news);
-            tokio::select! {
-                biased;
-                outcome = &mut work => outcome,
-                () = telling => work.await,
-            }
+            // A child, so that a cancelled call falls silent too.
+            let over = context.cancel.child_token();
+            let telling = tell(peer, token, news, &over);
+            let working = async {
+                let outcome = work.await;
+                over.cancel();
+                outcome
+            };
+            // Joined, not raced: a notification under way that is let go would arrive after the reply.
+            tokio::join!(working, telling).0
         }
     };
     match outcome {
@@ -55,18 +59,20 @@ pub(super) async fn attend(
     }
 }
 
-/// Tells progress until the client does not listen any more.
-async fn tell(peer: Peer<RoleServer>, token: ProgressToken, mut news: watch::Receiver<Progress>) {
+/// Tells progress until the call is over or the client does not listen any more.
+async fn tell(
+    peer: Peer<RoleServer>,
+    token: ProgressToken,
+    mut news: watch::Receiver<Progress>,
+    over: &CancellationToken,
+) {
     let begun = clock::instant();
     let mut tick = 2.0;
     loop {
-        let told: Instant = clock::instant();
         tokio::select! {
-            changed = news.changed() => match changed {
-                Ok(()) => tokio::time::sleep_until(told + SHORTEST).await,
-                Err(_) => tokio::time::sleep(LONGEST).await,
-            },
-            () = tokio::time::sleep(LONGEST) => {}
+            biased;
+            () = over.cancelled() => return,
+            () = wait_for_news(&mut news) => {}
         }
         let now = news.borrow_and_update().clone();
         let elapsed = clock::instant().saturating_duration_since(begun).as_secs();
@@ -85,3 +91,19 @@ async fn tell(peer: Peer<RoleServer>, token: ProgressToken, mut news: watch::Rec
         tick += 1.0;
     }
 }
+
+/// Waits for something new, neither too short nor too long.
+async fn wait_for_news(news: &mut watch::Receiver<Progress>) {
+    let told: Instant = clock::instant();
+    tokio::select! {
+        changed = news.changed() => match changed {
+            Ok(()) => tokio::time::sleep_until(told + SHORTEST).await,
+            Err(_) => tokio::time::sleep(LONGEST).await,
+        },
+        () = tokio::time::sleep(LONGEST) => {}
+    }
+}
+
+#[cfg(test)]
+#[path = "call_tests.rs"]
+mod tests;

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod call;
+mod opening;
 mod reference;
 mod render;
 mod schema;

@@ -6,10 +6,12 @@ use std::task::{Context, Poll, ready};
 
 use remote_sandbox_engine::engine::Engine;
 use rmcp::ServiceExt;
+use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::stdio_pipes;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::sync::CancellationToken;
 
+use super::opening::Opening;
 use super::server::McpServer;
 
 /// Why the server could not go on.
@@ -58,7 +60,8 @@ where
     I: AsyncRead + Send + Unpin + 'static,
     O: tokio::io::AsyncWrite + Send + Unpin + 'static,
 {
-    let running = match server.serve((input, output)).await {
+    let transport = Opening::new(AsyncRwTransport::new_server(input, output));
+    let running = match server.serve(transport).await {
         Ok(running) => running,
         // A client that goes away before it said anything did nothing wrong.
         Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),

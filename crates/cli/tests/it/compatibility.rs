@@ -1,0 +1,248 @@
+//! A client that was set up for the Python package of the same name needs only another command.
+//!
+//! `python_package.json` lists the tools of that package that exist here, with their parameters, defaults and result fields.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use remote_sandbox_testkit::wait::{free_port, wait_until};
+use remote_sandbox_testkit::{McpClient, Sshd, process};
+use serde_json::{Map, Value, json};
+
+use crate::support::{entry, exec, exec_with, one, serve, with};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn package() -> Map<String, Value> {
+    let table: Value = serde_json::from_str(include_str!("python_package.json")).unwrap();
+    table["tools"].as_object().unwrap().clone()
+}
+
+fn parameters(tool: &Value) -> &Map<String, Value> {
+    tool["parameters"].as_object().unwrap()
+}
+
+/// A value for a parameter that has no default.
+fn sample(parameter: &str) -> Value {
+    match parameter {
+        "command" => json!("true"),
+        "sandbox_name" => json!("box"),
+        other => panic!("no sample for {other}"),
+    }
+}
+
+/// All parameters, spelled out with the defaults of the package.
+fn spelled_out(tool: &Value) -> Map<String, Value> {
+    let value = |name: &str, parameter: &Value| match parameter["required"] {
+        Value::Bool(true) => sample(name),
+        _ => parameter["default"].clone(),
+    };
+    let all = parameters(tool).iter();
+    all.map(|(name, parameter)| (name.clone(), value(name, parameter)))
+        .collect()
+}
+
+/// Null, empty text and nothing at all mean the same: not given.
+fn meaning(default: Option<&Value>) -> Option<&Value> {
+    default.filter(|value| !value.is_null() && **value != json!(""))
+}
+
+#[tokio::test]
+async fn parameters_have_the_old_names_types_and_defaults() {
+    let client = serve(&[]).await;
+    let list = client
+        .request("tools/list", json!({}), LIMIT)
+        .await
+        .unwrap();
+    for (name, old) in package() {
+        let tools = list["tools"].as_array().unwrap();
+        let new = tools.iter().find(|tool| tool["name"] == name.as_str());
+        let schema = &new.unwrap_or_else(|| panic!("there is no {name}"))["inputSchema"];
+        for (parameter, old) in parameters(&old) {
+            let new = &schema["properties"][parameter];
+            assert_eq!(new["type"], old["type"], "{name}.{parameter}");
+            assert_eq!(
+                meaning(new.get("default")),
+                meaning(old.get("default")),
+                "{name}.{parameter}"
+            );
+        }
+        let required = parameters(&old)
+            .iter()
+            .filter(|(_, old)| old["required"] == true);
+        let required: BTreeSet<&str> = required.map(|(parameter, _)| parameter.as_str()).collect();
+        let now = schema["required"].as_array().into_iter().flatten();
+        let now: BTreeSet<&str> = now.filter_map(Value::as_str).collect();
+        assert_eq!(now, required, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn every_parameter_is_taken_with_its_default_and_alone() {
+    let (_sshd, client) = one().await;
+    for (name, tool) in package() {
+        let all = spelled_out(&tool);
+        let reply = client.call_tool(&name, Value::Object(all.clone())).await;
+        assert!(!reply.is_error, "{name}: {}", reply.text);
+        let needed = |parameter: &String| parameters(&tool)[parameter]["required"] == true;
+        for given in all.keys() {
+            let mut some = all.clone();
+            some.retain(|parameter, _| parameter == given || needed(parameter));
+            let reply = client.call_tool(&name, Value::Object(some)).await;
+            assert!(!reply.is_error, "{name} with {given}: {}", reply.text);
+        }
+    }
+}
+
+#[tokio::test]
+async fn numbers_and_flags_may_come_as_text() {
+    let (_sshd, client) = one().await;
+    for (name, tool) in package() {
+        let mut arguments = spelled_out(&tool);
+        for value in arguments.values_mut() {
+            if value.is_number() || value.is_boolean() {
+                *value = json!(value.to_string());
+            }
+        }
+        let reply = client.call_tool(&name, Value::Object(arguments)).await;
+        assert!(!reply.is_error, "{name}: {}", reply.text);
+    }
+}
+
+#[tokio::test]
+async fn required_parameters_stay_required() {
+    let (_sshd, client) = one().await;
+    for (name, tool) in package() {
+        for (parameter, _) in parameters(&tool)
+            .iter()
+            .filter(|(_, old)| old["required"] == true)
+        {
+            let mut arguments = spelled_out(&tool);
+            arguments.shift_remove(parameter);
+            let reply = client.call_tool(&name, Value::Object(arguments)).await;
+            assert!(reply.is_error, "{name} without {parameter}");
+            assert_eq!(reply.json["code"], "invalid_params");
+            assert!(
+                reply.json["error"].as_str().unwrap().contains(parameter),
+                "{}",
+                reply.text
+            );
+        }
+    }
+}
+
+/// The names of all fields of a value, those inside lists without an index.
+fn fields(value: &Value, prefix: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                let name = format!("{prefix}{name}");
+                fields(member, &format!("{name}."), found);
+                found.insert(name);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| fields(item, prefix, found)),
+        _ => {}
+    }
+}
+
+fn assert_produced(tool: &str, replies: &[Value]) {
+    let mut found = BTreeSet::new();
+    for reply in replies {
+        fields(reply, "", &mut found);
+    }
+    for field in package()[tool]["results"].as_array().unwrap() {
+        let field = field.as_str().unwrap();
+        assert!(
+            found.contains(field),
+            "{tool} never gave `{field}`: {replies:#?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn exec_bash_gives_every_old_field() {
+    let (sshd, client) = one().await;
+    let plain = exec(&client, "echo out; echo err >&2; exit 3").await.json;
+    assert_eq!(
+        (&plain["exit_code"], &plain["stdout"], &plain["stderr"]),
+        (&json!(3), &json!("out\n"), &json!("err\n"))
+    );
+    let late = exec_with(&client, "sleep 30", json!({"timeout_s": 1}))
+        .await
+        .json;
+    assert_eq!(
+        (&late["timed_out"], &late["exit_code"]),
+        (&json!(true), &json!(124))
+    );
+    let lost = client
+        .start_call("exec_bash", json!({"command": "sleep 9276.75"}))
+        .await;
+    let running = || process::with_command_line("sleep 9276.75");
+    assert!(wait_until(LIMIT, || !running().is_empty()).await);
+    sshd.kill_sessions();
+    let lost = client.wait_tool_reply(lost, LIMIT).await.unwrap().json;
+    process::kill_and_wait(&running());
+    assert_eq!(lost["connection_error"], true);
+    let empty = exec(&client, " ").await.json;
+    assert!(empty["error"].as_str().unwrap().contains("command"));
+    assert_produced("exec_bash", &[plain, late, lost, empty]);
+}
+
+/// An sshd whose host seems to have two GPUs, and the folder of the program that says so.
+fn sshd_with_gpus() -> (Sshd, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("nvidia-smi");
+    let script = "#!/bin/sh\ncase $1 in *compute-apps*) exit 0 ;; esac\n\
+        echo '0, GPU-0, Sample A, 25, 1024, 4096'\necho '1, GPU-1, Sample B, 0, 0, 4096'\n";
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", folder.path().display());
+    (
+        Sshd::builder().session_environment("PATH", &path).start(),
+        folder,
+    )
+}
+
+async fn list(client: &McpClient) -> Value {
+    client
+        .call_tool("list_sandboxes", json!({"check_resources": true}))
+        .await
+        .json
+}
+
+#[tokio::test]
+async fn list_sandboxes_gives_every_old_field() {
+    let (sshd, _folder) = sshd_with_gpus();
+    let dead = with(entry("dead", &sshd), json!({"port": free_port()}));
+    let mute = Sshd::builder()
+        .extra_config("ForceCommand /bin/echo nothing")
+        .start();
+    let client = serve(&[entry("box", &sshd), dead, entry("mute", &mute)]).await;
+    let full = list(&client).await;
+    let resources = &full["sandboxes"][0]["resources"];
+    assert_eq!(resources["gpu"][0]["util_pct"], 25.0, "{full:#}");
+    let nothing = list(&serve(&[]).await).await;
+    assert_eq!(nothing["active_sandbox"], Value::Null);
+    assert_produced("list_sandboxes", &[full, nothing]);
+}
+
+#[tokio::test]
+async fn choosing_a_sandbox_gives_every_old_field() {
+    let (mut sshd, client) = one().await;
+    let mut selected = Vec::new();
+    for name in ["box", "zzz"] {
+        let arguments = json!({"sandbox_name": name});
+        selected.push(client.call_tool("select_sandbox", arguments).await.json);
+    }
+    assert_produced("select_sandbox", &selected);
+    let alive = client.call_tool("get_active_sandbox", json!({})).await.json;
+    sshd.stop();
+    let dead = client.call_tool("get_active_sandbox", json!({})).await.json;
+    let empty = serve(&[]).await;
+    let none = empty.call_tool("get_active_sandbox", json!({})).await.json;
+    assert_eq!(none["active_sandbox"], Value::Null);
+    assert_produced("get_active_sandbox", &[alive, dead, none]);
+}

@@ -1,0 +1,153 @@
+//! What every client is told about the tools, and what that costs.
+
+use std::time::Duration;
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::{builder, serve};
+
+/// A rough measure: models read about four bytes as one token.
+const BYTES_PER_TOKEN: usize = 4;
+const MOST_TOKENS: usize = 2_000;
+
+async fn tools() -> Vec<Value> {
+    let client = serve(&[]).await;
+    list(&client).await
+}
+
+async fn list(client: &remote_sandbox_testkit::McpClient) -> Vec<Value> {
+    let limit = Duration::from_secs(20);
+    let list = client
+        .request("tools/list", json!({}), limit)
+        .await
+        .unwrap();
+    list["tools"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn tools_are_what_they_were() {
+    insta::assert_json_snapshot!("tools_list", tools().await);
+}
+
+#[tokio::test]
+async fn tools_are_sorted_and_the_same_for_every_client_and_configuration() {
+    let first = tools().await;
+    let names: Vec<&str> = first
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert!(names.is_sorted(), "{names:?}");
+    let entry = json!({"name": "x", "host": "127.0.0.1", "user": "u", "password": "p"});
+    let client = builder(&[entry])
+        .env("REMOTE_SANDBOX_RESULT_STYLE", "text")
+        .start();
+    client.discover().await;
+    assert_eq!(list(&client).await, first);
+    assert_eq!(list(&client).await, first);
+}
+
+#[tokio::test]
+async fn list_of_tools_is_cheap_to_read() {
+    let bytes = Value::from(tools().await).to_string().len();
+    let tokens = bytes / BYTES_PER_TOKEN;
+    assert!(tokens < MOST_TOKENS, "about {tokens} tokens");
+}
+
+#[tokio::test]
+async fn instructions_are_short() {
+    let client = builder(&[]).start();
+    let answer = client.initialize("2025-06-18").await;
+    let instructions = answer["instructions"].as_str().unwrap();
+    assert!(instructions.chars().count() < 1500);
+    for tool in list(&client).await {
+        let name = tool["name"].as_str().unwrap();
+        let described = instructions.contains(name) || name == "get_active_sandbox";
+        assert!(described, "the instructions do not name {name}");
+    }
+}
+
+#[tokio::test]
+async fn schemas_hold_nothing_that_no_model_needs() {
+    for tool in tools().await {
+        let schema = &tool["inputSchema"];
+        assert_eq!(schema["type"], "object", "{tool}");
+        assert_eq!(schema["additionalProperties"], false, "{tool}");
+        assert!(schema["properties"].is_object(), "{tool}");
+        for key in ["$schema", "title", "description", "$defs"] {
+            assert!(schema.get(key).is_none(), "{key} in {tool}");
+        }
+        assert!(tool.get("outputSchema").is_none(), "{tool}");
+        for (name, property) in schema["properties"].as_object().unwrap() {
+            // One plain type: not every client understands alternatives.
+            assert!(property["type"].is_string(), "{name}: {property}");
+            for key in ["title", "format", "minimum", "anyOf", "$ref", "nullable"] {
+                assert!(property.get(key).is_none(), "{key} in {name}: {property}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_tool_has_a_title_a_description_and_all_four_hints() {
+    for tool in tools().await {
+        assert!(
+            tool["title"]
+                .as_str()
+                .is_some_and(|title| !title.is_empty()),
+            "{tool}"
+        );
+        let description = tool["description"].as_str().unwrap();
+        assert!((20..400).contains(&description.len()), "{description}");
+        for hint in [
+            "readOnlyHint",
+            "destructiveHint",
+            "idempotentHint",
+            "openWorldHint",
+        ] {
+            assert!(tool["annotations"][hint].is_boolean(), "{hint} in {tool}");
+        }
+        let hints = &tool["annotations"];
+        assert!(
+            !(hints["readOnlyHint"] == true && hints["destructiveHint"] == true),
+            "{tool}"
+        );
+    }
+}
+
+#[rstest]
+#[case("list_sandboxes", [true, false, true, false])]
+#[case("get_active_sandbox", [true, false, true, false])]
+#[case("select_sandbox", [false, false, true, false])]
+#[case("exec_bash", [false, true, false, true])]
+#[case("check_background_task", [true, false, true, false])]
+#[case("stop_background_task", [false, true, true, false])]
+#[tokio::test]
+async fn hints_tell_what_a_tool_does(#[case] name: &str, #[case] expected: [bool; 4]) {
+    let tools = tools().await;
+    let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
+    let names = [
+        "readOnlyHint",
+        "destructiveHint",
+        "idempotentHint",
+        "openWorldHint",
+    ];
+    assert_eq!(
+        names.map(|name| tool["annotations"][name].as_bool().unwrap()),
+        expected
+    );
+}
+
+#[tokio::test]
+async fn three_core_tools_are_loaded_at_once() {
+    let tools = tools().await;
+    let core: Vec<&str> = tools
+        .iter()
+        .filter(|tool| tool["_meta"]["anthropic/alwaysLoad"] == true)
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        core,
+        ["check_background_task", "exec_bash", "list_sandboxes"]
+    );
+}

@@ -1,0 +1,106 @@
+//! Takes secrets from where the configuration says, and keeps them from where they do not belong.
+
+use std::time::Duration;
+
+use remote_sandbox_core::config::{Environment, SecretSource};
+use remote_sandbox_core::secret::{Mask, Secret};
+
+use crate::proc::{self, CommandError};
+
+/// How long a command that prints a secret may take.
+const COMMAND_LIMIT: Duration = Duration::from_secs(15);
+
+/// Variables that hold the secrets of all sandboxes.
+const OWN_VARIABLES: [&str; 3] = [
+    "REMOTE_SANDBOX_LIST",
+    "REMOTE_PASSWORD",
+    "REMOTE_KEY_PASSPHRASE",
+];
+
+/// Why there is no secret.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// The command that should print it did not work.
+    #[error("the `{key}` of the entry gave no secret")]
+    Command {
+        /// The configuration key.
+        key: &'static str,
+        /// Why.
+        #[source]
+        source: CommandError,
+    },
+    /// The command printed nothing that can be a secret.
+    #[error("the `{0}` of the entry printed nothing usable")]
+    Empty(&'static str),
+}
+
+/// Knows where secrets come from and what may not be shown or handed on.
+#[derive(Debug)]
+pub struct SecretKeeper {
+    mask: Mask,
+    hidden: Vec<String>,
+}
+
+impl SecretKeeper {
+    /// A keeper that teaches `mask` the secrets it takes and hides variables that hold one of `secrets`.
+    pub fn new<'a>(
+        mask: Mask,
+        environment: &Environment,
+        secrets: impl Iterator<Item = &'a str> + Clone,
+    ) -> Self {
+        let holds_secret = |value: &str| {
+            // Short secrets are not masked, for they may be ordinary words.
+            mask.mask_text(value) != value || secrets.clone().any(|secret| secret == value)
+        };
+        let hidden = environment
+            .iter()
+            .filter(|(name, value)| OWN_VARIABLES.contains(&name.as_str()) || holds_secret(value))
+            .map(|(name, _)| name.clone())
+            .collect();
+        SecretKeeper { mask, hidden }
+    }
+
+    /// Takes a secret from its place and makes sure that it is masked from now on.
+    pub(crate) async fn reveal(
+        &self,
+        key: &'static str,
+        source: &SecretSource,
+    ) -> Result<Secret<String>, SecretError> {
+        let arguments = match source {
+            SecretSource::Clear(secret) => return Ok(secret.clone()),
+            SecretSource::Command(arguments) => arguments,
+        };
+        let output = proc::capture_output(arguments, &self.hidden, COMMAND_LIMIT)
+            .await
+            .map_err(|source| SecretError::Command { key, source })?;
+        let text = String::from_utf8(output).map_err(|_| SecretError::Empty(key))?;
+        let text = text.trim_end_matches(['\r', '\n']);
+        if text.is_empty() {
+            return Err(SecretError::Empty(key));
+        }
+        self.mask.learn(text);
+        Ok(Secret::new(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn command_does_not_inherit_variables_that_hold_secrets() {
+        let environment: Environment = [
+            ("REMOTE_SANDBOX_LIST", "[]"),
+            ("SHORT", "pw"),
+            ("LONG", "before hunter2hunter2 after"),
+            ("PLAIN", "word"),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+        let secrets = ["pw", "hunter2hunter2"];
+        let mask = Mask::new(secrets);
+        let keeper = SecretKeeper::new(mask, &environment, secrets.into_iter());
+        assert_eq!(keeper.hidden, ["LONG", "REMOTE_SANDBOX_LIST", "SHORT"]);
+    }
+}
