@@ -24,7 +24,6 @@ leader() {
   x=${x##*) }; set -- $x
   [ "${20-0}" = "$b" ] || ours=
 }
-gnu=; printf 'a\0b\0' 2>/dev/null | grep -qz '^b$' 2>/dev/null && gnu=1
 carriers() {
   [ -n "$proc" ] || return
   if [ -n "$gnu" ]; then
@@ -35,10 +34,9 @@ carriers() {
     done 2>/dev/null
   fi
 }
-# Sets F to " pid pid ": members of the session or group, carriers of the token, and all their descendants.
-find_all() {
+# Sets F to " pid pid ": members of the session or group, carriers in C, and all their descendants.
+look() {
   leader; snapshot; F=' '
-  C=" $(carriers | while IFS=/ read -r _ _ p _; do printf '%s ' "$p"; done)"
   for e in $T; do
     p=${e%%:*}; r=${e#*:}; r=${r#*:}; g=${r%%:*}; s=${r#*:}
     case $p in 1|$$) continue;; esac
@@ -56,23 +54,59 @@ find_all() {
     done
   done
 }
-# About two seconds in growing steps; looking costs time of its own on a host with many processes.
+find_all() {
+  C=" $(carriers | while IFS=/ read -r _ _ p _; do printf '%s ' "$p"; done)"
+  look
+}
+# Whether one of F still lives; asks for these only, because a whole look takes long on a busy host.
+some_left() {
+  for p in $F; do
+    if [ -n "$proc" ]; then
+      { read -r x <"/proc/$p/stat"; } 2>/dev/null || continue
+      case ${x##*) } in Z*|X*) continue;; esac
+      return 0
+    fi
+    kill -0 "$p" 2>/dev/null && return 0
+  done
+  return 1
+}
+# Hundredths of a second since some moment; always 0 on a host that does not tell.
+clock() { now=0; { read -r now x </proc/uptime; } 2>/dev/null; now=${now%.*}${now#*.}; }
+ask_to_end() { [ "$1" = ' ' ] || { kill -TERM $1; kill -CONT $1; } 2>/dev/null; }
+clock; begun=$now first=' ' C=' '
+if [ $mode = end ]; then
+  # Nothing up to here starts a process: a run that has used up all of them can be ended too. Where
+  # the next step fails for want of one, the trap makes room.
+  look; first=$F; trap 'kill -KILL $F 2>/dev/null' EXIT
+  ask_to_end "$first"
+fi
+gnu=; printf 'a\0b\0' 2>/dev/null | grep -qz '^b$' 2>/dev/null && gnu=1
+# About two seconds in growing steps, fewer of them where looking takes long itself.
 steps='0.1 0.2 0.3 0.4 0.5 0.3'; sleep 0.01 2>/dev/null || steps='1 1'
 nap() { sleep "$1" 2>/dev/null || sleep 1; }
 find_all
-found=$F
+rest=' '
+for p in $F; do
+  case $first in *" $p "*) ;; *) rest="$rest$p ";; esac
+done
+found="$first$rest"
 if [ $mode = end ] && [ "$F" != ' ' ]; then
-  kill -TERM $F 2>/dev/null; kill -CONT $F 2>/dev/null
+  ask_to_end "$rest"
   for step in $steps; do
-    nap $step; find_all
-    [ "$F" = ' ' ] && break
+    nap $step
+    some_left || { find_all; [ "$F" = ' ' ] && break; }
+    clock; [ $((now - begun)) -ge 180 ] && break
   done
+  [ "$F" = ' ' ] || find_all
+  # Again while it helps: what KILL does not move is somebody else's.
   n=0
-  while [ "$F" != ' ' ] && [ $n -lt 4 ]; do
-    kill -KILL $F 2>/dev/null
-    nap 0.05; n=$((n+1)); find_all
+  while [ "$F" != ' ' ] && [ $n -lt 6 ]; do
+    before=$F; kill -KILL $F 2>/dev/null
+    nap 0.05; find_all
+    if [ "$F" = "$before" ]; then n=$((n+3)); else n=$((n+1)); fi
   done
 fi
+trap - EXIT
 for p in $F; do
   c=; { read -r c <"/proc/$p/comm"; } 2>/dev/null || c=$(ps -o comm= -p "$p" 2>/dev/null)
   printf 'RSMCP:%s:P:%s:%s\n' "$t" "$p" "$c"

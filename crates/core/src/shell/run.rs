@@ -33,6 +33,18 @@ pub enum ScriptError {
         /// How long it may be.
         limit: usize,
     },
+    /// No process can be started with a variable that long.
+    #[error(
+        "the variable `{name}` in `env` is {length} bytes long, {limit} is the limit; pass it as `stdin` or in a file"
+    )]
+    VariableTooLong {
+        /// The variable.
+        name: String,
+        /// How long its value is.
+        length: usize,
+        /// How long name and value may be.
+        limit: usize,
+    },
     /// The name cannot be an environment variable.
     #[error(
         "`env` has the name `{name}`; a name is letters, digits and `_`, not starting with a digit"
@@ -130,7 +142,15 @@ impl RunSpec {
     /// Adds an environment variable.
     pub fn with_variable(mut self, name: &str, value: String) -> Result<Self, ScriptError> {
         check_text("env", &value)?;
-        self.variables.push((EnvironmentName::parse(name)?, value));
+        let name = EnvironmentName::parse(name)?;
+        if name.0.len() + value.len() > LONGEST_ARGUMENT {
+            return Err(ScriptError::VariableTooLong {
+                name: name.0,
+                length: value.len(),
+                limit: LONGEST_ARGUMENT,
+            });
+        }
+        self.variables.push((name, value));
         Ok(self)
     }
 
@@ -182,20 +202,18 @@ pub fn run_script(
     script.push_str("{\n");
     let _ = writeln!(script, "t={token}");
     script.push_str(WHO_AM_I);
-    for (name, value) in &spec.variables {
-        let _ = writeln!(script, "export {}={}", name.as_str(), quote(value));
-    }
-    let _ = writeln!(script, "export {TOKEN_VARIABLE}=$t");
-    if let Some(cwd) = &spec.cwd {
-        push_change_directory(&mut script, cwd);
-    }
-    script.push_str("s=sh; command -v bash >/dev/null 2>&1 && s=bash\n");
     script.push_str(match program {
         TimeoutProgram::Unknown => FIND_TIMEOUT,
         TimeoutProgram::WithKill => "k=k\n",
         TimeoutProgram::Plain => "k=p\n",
         TimeoutProgram::Absent => "k=n\n",
     });
+    if let Some(cwd) = &spec.cwd {
+        push_change_directory(&mut script, cwd);
+    }
+    // Bash takes itself for a login over the network here and would read `.bashrc`, whose words
+    // would then be the command's; the login shell has read its own files already.
+    script.push_str("s=sh; command -v bash >/dev/null 2>&1 && s='bash --norc'\n");
     let _ = writeln!(script, "n={last_resort_s}");
     script.push_str(ANNOUNCE);
     push_start(&mut script, spec, token);
@@ -215,6 +233,7 @@ if [ \"$q\" != $$ ] && [ \"$g\" != $$ ] && command -v setsid >/dev/null 2>&1; th
 const FIND_TIMEOUT: &str = "\
 k=n
 if command -v timeout >/dev/null 2>&1; then
+(:) # where no process can be started, this says so aloud
 if timeout -k 1 5 true >/dev/null 2>&1; then k=k; elif timeout 5 true >/dev/null 2>&1; then k=p; fi
 fi
 ";
@@ -223,6 +242,7 @@ fi
 const ANNOUNCE: &str = "\
 set -- $w
 case $k in k) set -- \"$@\" timeout -k 2 $n;; p) set -- \"$@\" timeout $n;; esac
+set -- \"$@\" $s
 m=RSMCP:$t:B:$$:$q:$b:$k
 printf '%s\\n' \"$m\"; printf '%s\\n' \"$m\" >&2
 ";
@@ -245,16 +265,21 @@ fn push_change_directory(script: &mut String, cwd: &str) {
 
 fn push_start(script: &mut String, spec: &RunSpec, token: &RunToken) {
     let (how, delivered) = if spec.command.len() <= LONGEST_ARGUMENT {
-        let _ = writeln!(script, "c={}", quote(&spec.command));
-        ("exec \"$@\" \"$s\" -c -- \"$c\"".to_owned(), String::new())
+        let _ = writeln!(script, "set -- \"$@\" -c -- {}", quote(&spec.command));
+        ("exec \"$@\"".to_owned(), String::new())
     } else {
         // Too long for an argument: it comes on a descriptor of its own, closed before it runs.
         let end = format!("RSMCP_{token}");
         (
-            format!("exec \"$@\" \"$s\" -c 'eval \"$(cat <&9)\" 9<&-' 9<<'{end}'"),
+            format!("exec \"$@\" -c 'eval \"$(cat <&9)\" 9<&-' 9<<'{end}'"),
             format!("{}\n{end}\n", spec.command),
         )
     };
+    // Last, for the script has variables of its own, which must neither be nor become the caller's.
+    for (name, value) in &spec.variables {
+        let _ = writeln!(script, "export {}={}", name.as_str(), quote(value));
+    }
+    let _ = writeln!(script, "export {TOKEN_VARIABLE}={token}");
     match &spec.stdin {
         None => {
             let _ = write!(script, "{how} </dev/null\n{delivered}");
@@ -266,8 +291,8 @@ fn push_start(script: &mut String, spec: &RunSpec, token: &RunToken) {
             let _ = write!(script, "{how} <<'{end}'\n{delivered}{text}{end}\n");
         }
         Some(StdinText(text)) => {
-            let _ = writeln!(script, "i={}", quote(text));
-            let _ = write!(script, "printf %s \"$i\" | {how}\n{delivered}exit $?\n");
+            let text = quote(text);
+            let _ = write!(script, "printf %s {text} | {how}\n{delivered}exit $?\n");
         }
     }
 }

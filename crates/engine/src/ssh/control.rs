@@ -68,9 +68,12 @@ async fn ask_making_room(
     main: &ChannelWriteHalf<Msg>,
     deadline: Instant,
 ) -> Option<EndReport> {
+    let mut repeated = false;
     loop {
         match ask(session, target, Purpose::End, deadline).await {
             Ok(report) => return Some(report),
+            // A host without a process to spare makes room by force and cannot say so.
+            Err(ScriptFailure::Refused) if !repeated => repeated = true,
             Err(ScriptFailure::Channel(ChannelError::Full | ChannelError::Refused(_))) => {
                 let _ = main.close().await;
                 tokio::time::sleep(Duration::from_millis(50)).await;

@@ -19,6 +19,15 @@ use crate::sandbox::{Ended, Event, Order, Sink, Stream};
 /// How long background children may keep the pipe before the reply is made without them.
 const PIPE_PATIENCE: Duration = Duration::from_millis(200);
 
+/// Silence after which the host is asked whether it has anything more to send.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Time between TERM and KILL.
+const TERM_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long handing a signal to the connection may take.
+const SIGNAL_LIMIT: Duration = Duration::from_millis(100);
+
 /// The host's own timer fires this much later than ours.
 const LAST_RESORT_GRACE_S: u64 = 5;
 
@@ -281,11 +290,34 @@ impl<'a> Conversation<'a> {
                 }
             }
         };
-        if left == LeftRunning::Nothing {
-            // Nobody holds it, so the rest is only slow; losing it would be a lie.
-            self.drain_until(order.deadline).await;
+        match left {
+            LeftRunning::Nothing => self.drain_while_it_flows(order.deadline).await,
+            left => left,
         }
-        left
+    }
+
+    /// Nobody known holds the pipe. Either the rest is only slow, and losing it would be a lie; or a
+    /// process that shed every mark of the run has it. A silent channel on a connection that answers
+    /// tells which, for an answer does not overtake output.
+    async fn drain_while_it_flows(&mut self, deadline: tokio::time::Instant) -> LeftRunning {
+        let session = self.session.clone();
+        loop {
+            let quiet_until = deadline.min(clock::instant() + QUIET);
+            let silent = async {
+                tokio::time::sleep_until(quiet_until).await;
+                session.answers().await
+            };
+            tokio::select! {
+                biased;
+                message = self.incoming.wait() => {
+                    self.take(message);
+                    if self.closed {
+                        return LeftRunning::Nothing;
+                    }
+                }
+                _ = silent => return LeftRunning::Unknown,
+            }
+        }
     }
 
     /// Takes messages until the channel is closed or the time has come; says whether it is closed.
@@ -305,6 +337,12 @@ impl<'a> Conversation<'a> {
         outgoing: &ChannelWriteHalf<Msg>,
     ) -> LeftRunning {
         let (session, target) = (self.session.clone(), self.target.clone());
+        let patience = clock::instant() + TERM_PATIENCE;
+        if target.started.is_none() {
+            // Login files still run, and the command would after them: only the server has hold
+            // of that process.
+            signal(outgoing, Sig::TERM).await;
+        }
         let report = {
             let ending = control::end(pool, &session, &target, outgoing);
             tokio::pin!(ending);
@@ -313,14 +351,36 @@ impl<'a> Conversation<'a> {
                     report = &mut ending => break report,
                     message = self.incoming.wait(), if !self.closed => self.take(message),
                 }
+                if self.exit.is_some() && !self.out.is_open() {
+                    return LeftRunning::Nothing;
+                }
             }
         };
         let left = control::left_running(report);
+        if target.started.is_none() && self.ends_before(patience).await {
+            return LeftRunning::Nothing;
+        }
+        if target.started.is_none() || left == LeftRunning::Unknown {
+            // For this the host need not start anything, so it works where nothing can be started.
+            signal(outgoing, Sig::KILL).await;
+        }
         if left == LeftRunning::Nothing {
             self.drain_until(clock::instant() + Duration::from_millis(50))
                 .await;
         }
         left
+    }
+
+    /// Whether the process that the server started ends before a point in time.
+    async fn ends_before(&mut self, until: tokio::time::Instant) -> bool {
+        let end = async {
+            while self.exit.is_none() && !self.closed {
+                let message = self.incoming.wait().await;
+                self.take(message);
+            }
+        };
+        let _ = tokio::time::timeout_at(until, end).await;
+        self.exit.is_some()
     }
 
     fn take(&mut self, message: Option<ChannelMsg>) {
@@ -410,6 +470,14 @@ impl<'a> Conversation<'a> {
         } else {
             clean_line(&last, 500)
         }
+    }
+}
+
+/// Has the server signal the group of the process it started.
+async fn signal(outgoing: &ChannelWriteHalf<Msg>, signal: Sig) {
+    let sent = tokio::time::timeout(SIGNAL_LIMIT, outgoing.signal(signal)).await;
+    if !matches!(sent, Ok(Ok(()))) {
+        tracing::debug!("a signal could not be sent");
     }
 }
 

@@ -18,6 +18,9 @@ use super::render::Reply;
 /// Shortest time between two notifications.
 const SHORTEST: Duration = Duration::from_millis(250);
 
+/// How long handing over one note may take.
+const NOTE_LIMIT: Duration = Duration::from_millis(300);
+
 /// Longest silence.
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -34,7 +37,7 @@ pub(super) async fn attend(
         Some((peer, token)) => {
             // Told before anything else, so that every client knows that its call has arrived.
             let first = ProgressNotificationParam::new(token.clone(), 1.0).with_message("starting");
-            let _ = peer.notify_progress(first).await;
+            note(&peer, first).await;
             // A child, so that a cancelled call falls silent too.
             let over = context.cancel.child_token();
             let telling = tell(peer, token, news, &over);
@@ -57,6 +60,13 @@ pub(super) async fn attend(
         .hint("this is a fault of the server; its standard error has more")
         .into(),
     }
+}
+
+/// Sends one note; says whether more make sense. Nobody takes notes any more when the client is gone,
+/// and a call must not wait for that.
+async fn note(peer: &Peer<RoleServer>, news: ProgressNotificationParam) -> bool {
+    let sent = tokio::time::timeout(NOTE_LIMIT, peer.notify_progress(news)).await;
+    matches!(sent, Ok(Ok(())))
 }
 
 /// Tells progress until the call is over or the client does not listen any more.
@@ -84,8 +94,8 @@ async fn tell(
                 now.bytes, now.message
             )
         };
-        let note = ProgressNotificationParam::new(token.clone(), tick).with_message(message);
-        if peer.notify_progress(note).await.is_err() {
+        let news = ProgressNotificationParam::new(token.clone(), tick).with_message(message);
+        if !note(&peer, news).await {
             return;
         }
         tick += 1.0;

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use remote_sandbox_engine::engine::Engine;
 use rmcp::ServiceExt;
@@ -13,6 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::opening::Opening;
 use super::server::McpServer;
+
+/// How long calls that started nothing may still take when the client has gone.
+const LAST_REPLIES: Duration = Duration::from_millis(2500);
 
 /// Why the server could not go on.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +78,11 @@ where
         result = &mut waiting => result,
         () = finished(cleaning) => {
             quit.cancel();
-            waiting.await
+            match tokio::time::timeout(LAST_REPLIES, waiting).await {
+                Ok(result) => result,
+                // What still hangs here is a host that does not answer; nobody waits for it now.
+                Err(_) => return Ok(()),
+            }
         }
     };
     result.map(|_| ()).map_err(ServeError::Broken)
@@ -82,7 +90,7 @@ where
 
 async fn finished(task: &tokio::task::JoinHandle<()>) {
     while !task.is_finished() {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

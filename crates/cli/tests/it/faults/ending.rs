@@ -30,6 +30,8 @@ fn living(text: &str) -> Vec<u32> {
 }
 
 async fn assert_deadline_ends(client: &McpClient, command: &str, sleep: &str) {
+    // Connecting counts against the deadline and is not the matter here.
+    assert_eq!(exec(client, "echo on").await.json["stdout"], "on\n");
     let begun = Instant::now();
     let reply = exec_with(client, command, json!({"timeout_s": 1})).await;
     let took = begun.elapsed();
@@ -49,11 +51,11 @@ async fn assert_deadline_ends(client: &McpClient, command: &str, sleep: &str) {
 #[case::ignores_term("trap '' TERM; echo begun; SLEEP; SLEEP; SLEEP")]
 #[case::child_ignores_term("echo begun; sh -c 'trap \"\" TERM; SLEEP; SLEEP' & SLEEP")]
 #[case::restarts_on_term("echo begun; trap 'SLEEP & SLEEP' TERM; SLEEP; SLEEP")]
-#[case::own_session("setsid SLEEP & echo begun; SLEEP")]
-#[case::daemon("setsid -f SLEEP; setsid -f SLEEP </dev/null >/dev/null 2>&1; echo begun; SLEEP")]
-#[case::double_fork("( (SLEEP &) & ) ; (setsid sh -c 'SLEEP & SLEEP &' &) ; echo begun; SLEEP")]
-#[case::ignored_hangup("nohup SLEEP >/dev/null 2>&1 & echo begun; SLEEP")]
-#[case::cleared_environment("env -i $(command -v setsid) SLEEP & echo begun; SLEEP")]
+#[case::own_session("echo begun; setsid SLEEP & SLEEP")]
+#[case::daemon("echo begun; setsid -f SLEEP; setsid -f SLEEP </dev/null >/dev/null 2>&1; SLEEP")]
+#[case::double_fork("echo begun; ( (SLEEP &) & ) ; (setsid sh -c 'SLEEP & SLEEP &' &) ; SLEEP")]
+#[case::ignored_hangup("echo begun; nohup SLEEP >/dev/null 2>&1 & SLEEP")]
+#[case::cleared_environment("echo begun; env -i $(command -v setsid) SLEEP & SLEEP")]
 #[case::stopped("echo begun; SLEEP & kill -STOP $!; kill -STOP $$; SLEEP")]
 #[case::pipeline("echo begun; SLEEP | SLEEP | SLEEP")]
 #[case::many("echo begun; for i in {1..40}; do SLEEP & done; wait")]
@@ -96,7 +98,7 @@ async fn f29_host_without_a_timeout_program_keeps_the_deadline() {
     assert_eq!(probe.json["exit_code"], 5, "{}", probe.text);
     assert_eq!(probe.json["stdout"], "");
     let sleep = sleeper(9130);
-    let command = format!("trap '' TERM; setsid {sleep} & echo begun; {sleep}");
+    let command = format!("echo begun; trap '' TERM; setsid {sleep} & {sleep}");
     assert_deadline_ends(&client, &command, &sleep).await;
 }
 
@@ -111,7 +113,7 @@ async fn f29_timeout_program_without_the_kill_option_is_enough() {
     let (_sshd, client) = serve_with_path(folder.path()).await;
     assert_eq!(exec(&client, "exit 5").await.json["exit_code"], 5);
     let sleep = sleeper(9131);
-    let command = format!("setsid {sleep} & echo begun; {sleep}");
+    let command = format!("echo begun; setsid {sleep} & {sleep}");
     assert_deadline_ends(&client, &command, &sleep).await;
 }
 
@@ -135,7 +137,7 @@ async fn f29_host_with_nothing_but_busybox_keeps_the_deadline() {
     assert_eq!(reply.json["exit_code"], 5, "{}", reply.text);
     assert_eq!(reply.json["stdout"], "");
     let sleep = sleeper(9133);
-    let command = format!("trap '' TERM; setsid {sleep} & echo begun; {sleep}");
+    let command = format!("echo begun; trap '' TERM; setsid {sleep} & {sleep}");
     assert_deadline_ends(&client, &command, &sleep).await;
 }
 

@@ -2,8 +2,12 @@
 
 mod configuration;
 mod credentials;
+mod ending;
 mod host_keys;
 mod injection;
 mod key_files;
+mod output;
 mod protocol;
+mod scarcity;
 mod secrets;
+mod shells;
