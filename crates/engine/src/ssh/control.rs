@@ -33,47 +33,64 @@ pub(super) async fn end(
     main: &ChannelWriteHalf<Msg>,
 ) -> Option<EndReport> {
     let deadline = clock::instant() + END_LIMIT;
-    let ordinary = ask_making_room(session, target, main, deadline);
-    let detour = async {
+    let ordinary = ask_to_end(session, target, deadline);
+    let silence = async {
         let alive = tokio::time::timeout(SILENCE, session.answers()).await;
         if matches!(alive, Ok(true)) {
-            return std::future::pending().await;
+            std::future::pending().await
         }
-        let fresh = tokio::time::timeout_at(deadline, pool.fresh_session()).await;
-        let Ok(Ok(fresh)) = fresh else { return None };
-        let report = ask(&fresh, target, Purpose::End, deadline).await.ok();
-        fresh.disconnect().await;
-        report
     };
+    let detour = end_over_detour(pool, target, deadline);
     tokio::pin!(ordinary, detour);
-    let report = tokio::select! {
-        report = &mut ordinary => match report {
-            Some(report) => Some(report),
-            None => tokio::time::timeout_at(deadline, detour).await.ok().flatten(),
-        },
-        report = &mut detour => match report {
-            Some(report) => Some(report),
-            None => ordinary.await,
+    let answer = tokio::select! {
+        answer = &mut ordinary => Some(answer),
+        () = silence => None,
+    };
+    let report = match answer {
+        Some(Ok(report)) => return Some(report),
+        Some(Err(error)) => {
+            tracing::debug!(%error, "processes could not be ended over this connection");
+            match detour.await {
+                Some(report) => return Some(report),
+                None => ask_making_room(session, target, main, deadline).await,
+            }
+        }
+        // It may only be slow, so both ways are open from here on.
+        None => tokio::select! {
+            answer = &mut ordinary => match answer {
+                Ok(report) => return Some(report),
+                Err(_) => detour.await,
+            },
+            report = &mut detour => match report {
+                Some(report) => Some(report),
+                None => ordinary.await.ok(),
+            },
         },
     };
-    if report.is_none() {
-        session.retire();
-    }
+    // A connection over which this could not be done is not good for anything new.
+    session.retire();
     report
 }
 
+/// Ends the processes over a connection of its own.
+async fn end_over_detour(pool: &Pool, target: &Target, deadline: Instant) -> Option<EndReport> {
+    let fresh = tokio::time::timeout_at(deadline, pool.fresh_session()).await;
+    let Ok(Ok(fresh)) = fresh else { return None };
+    let report = ask_to_end(&fresh, target, deadline).await.ok();
+    fresh.disconnect().await;
+    report
+}
+
+/// The last resort where the host has no room: the run's own channel is given up for it.
 async fn ask_making_room(
     session: &Arc<Session>,
     target: &Target,
     main: &ChannelWriteHalf<Msg>,
     deadline: Instant,
 ) -> Option<EndReport> {
-    let mut repeated = false;
     loop {
-        match ask(session, target, Purpose::End, deadline).await {
+        match ask_to_end(session, target, deadline).await {
             Ok(report) => return Some(report),
-            // A host without a process to spare makes room by force and cannot say so.
-            Err(ScriptFailure::Refused) if !repeated => repeated = true,
             Err(ScriptFailure::Channel(ChannelError::Full | ChannelError::Refused(_))) => {
                 let _ = main.close().await;
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -86,6 +103,19 @@ async fn ask_making_room(
         if clock::instant() >= deadline {
             return None;
         }
+    }
+}
+
+/// Asks for the end; a second time where the first answer was none, for a host without a process to
+/// spare makes room by force and cannot say so.
+async fn ask_to_end(
+    session: &Arc<Session>,
+    target: &Target,
+    deadline: Instant,
+) -> Result<EndReport, ScriptFailure> {
+    match ask(session, target, Purpose::End, deadline).await {
+        Err(ScriptFailure::Refused) => ask(session, target, Purpose::End, deadline).await,
+        other => other,
     }
 }
 

@@ -17,6 +17,7 @@ use super::auth::{self, AuthError};
 use super::hostkeys::{HostKeyError, HostKeyStore};
 use super::observe::Observed;
 use super::secrets::SecretKeeper;
+use super::stall::Impatient;
 
 /// How many bytes the host may send before it must wait for us; the link's speed times its delay
 /// must fit, and nothing is allocated in advance.
@@ -276,7 +277,7 @@ async fn greet(
         store: store.clone(),
         farewell: farewell.clone(),
     };
-    let (stream, banner) = Observed::new(stream);
+    let (stream, banner) = Observed::new(Impatient::new(stream, silence_limit(settings)));
     let connecting = client::connect_stream(config, stream, guard);
     tokio::pin!(connecting);
     let (host, port, limits) = (settings.host.clone(), settings.port, &settings.limits);
@@ -308,6 +309,14 @@ async fn greet(
         }
         Err(GuardError::Protocol(source)) => Err(DialError::Banner { host, port, source }),
     }
+}
+
+/// How long an open connection may give no sign of life.
+fn silence_limit(settings: &SshSettings) -> Duration {
+    let limits = &settings.limits;
+    limits
+        .keepalive_interval
+        .saturating_mul(limits.keepalive_max)
 }
 
 async fn connect(settings: &SshSettings) -> Result<TcpStream, DialError> {

@@ -3,9 +3,11 @@
 mod auth;
 mod backoff;
 mod control;
+mod conversation;
 mod dial;
 mod hostkeys;
 mod key_file;
+mod line;
 mod observe;
 mod old_pem;
 mod pool;
@@ -13,6 +15,7 @@ mod run;
 mod script;
 mod secrets;
 mod session;
+mod stall;
 
 use std::sync::Arc;
 use std::time::Duration;

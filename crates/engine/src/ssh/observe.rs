@@ -11,6 +11,9 @@ use tokio::sync::Notify;
 /// A host that says this much before its banner is not an SSH server.
 const LONGEST_GREETING: usize = 64 * 1024;
 
+/// How the line begins that says who the host is.
+const BANNER_START: &[u8] = b"SSH-";
+
 /// Tells when the banner line has come.
 #[derive(Debug, Default)]
 pub(super) struct BannerSeen {
@@ -33,7 +36,7 @@ impl BannerSeen {
     }
 }
 
-/// Passes everything through and looks for a line that starts with `SSH-`.
+/// Passes everything through and looks for a whole line that starts with `SSH-`.
 #[derive(Debug)]
 pub(super) struct Observed<S> {
     inner: S,
@@ -63,15 +66,16 @@ impl<S> Observed<S> {
             return Ok(());
         }
         for &byte in bytes {
-            if byte == b'\n' {
-                self.line.clear();
-            } else if self.line.len() < 4 {
-                self.line.push(byte);
-                if self.line == b"SSH-" {
-                    self.seen.seen.store(true, Ordering::Release);
-                    self.seen.notify.notify_waiters();
-                    return Ok(());
+            if byte != b'\n' {
+                if self.line.len() < BANNER_START.len() {
+                    self.line.push(byte);
                 }
+            } else if self.line == BANNER_START {
+                self.seen.seen.store(true, Ordering::Release);
+                self.seen.notify.notify_waiters();
+                return Ok(());
+            } else {
+                self.line.clear();
             }
         }
         self.greeting += bytes.len();
@@ -139,6 +143,15 @@ mod tests {
     async fn banner_is_seen_after_other_lines() {
         assert!(read_all(b"welcome\r\nSSH-2.0-x\r\n").await.0);
         assert!(!read_all(b"HTTP/1.1 400 SSH-\r\n").await.0);
+    }
+
+    #[tokio::test]
+    async fn banner_is_not_seen_before_its_line_ends() {
+        assert!(!read_all(b"SSH-2.0-x").await.0);
+        let mut endless = b"SSH-".to_vec();
+        endless.resize(LONGEST_GREETING + 1, b'x');
+        let (seen, result) = read_all(&endless).await;
+        assert!(!seen && result.is_err());
     }
 
     #[tokio::test]

@@ -7,12 +7,13 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use remote_sandbox_core::config::SshSettings;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::dial::{self, DialError};
 use super::hostkeys::HostKeyStore;
+use super::line::Line;
 use super::secrets::SecretKeeper;
 use super::session::{ChannelError, Place, Session};
 use crate::clock;
@@ -23,8 +24,8 @@ const MOST_CONNECTIONS: usize = 3;
 /// Most connections to one address that are being opened at the same time.
 const MOST_DIALS: usize = 3;
 
-/// How long a caller waits for a place on an open connection before another one is opened.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// How many connections may end right after their login before one caller gives up.
+const MOST_STILLBORN: u32 = 2;
 
 /// A pause up to this long is waited out instead of being reported.
 const SHORT_PAUSE: Duration = Duration::from_secs(3);
@@ -92,7 +93,7 @@ impl Dialer {
 pub(crate) struct Pool {
     settings: Arc<SshSettings>,
     dialer: Arc<Dialer>,
-    freed: Arc<Notify>,
+    line: Arc<Line>,
     state: Arc<Mutex<State>>,
 }
 
@@ -124,7 +125,7 @@ impl Pool {
         Pool {
             settings,
             dialer,
-            freed: Arc::new(Notify::new()),
+            line: Arc::new(Line::new()),
             state: Arc::new(Mutex::new(State::default())),
         }
     }
@@ -139,9 +140,11 @@ impl Pool {
         deadline: Instant,
         eagerness: Eagerness,
     ) -> Result<Place, PoolError> {
-        let waiting_since = clock::instant();
+        // The time of the first dial does not count: nobody was ahead in the line then.
+        let mut in_line_since = None;
+        let mut dials = 0;
         loop {
-            let freed = self.freed.notified();
+            let change = self.line.change();
             let connections = {
                 let mut state = self.state();
                 state.forget_dead();
@@ -150,23 +153,30 @@ impl Pool {
                 }
                 state.sessions.len()
             };
-            let waited = clock::instant().saturating_duration_since(waiting_since);
-            if connections == 0 || (connections < MOST_CONNECTIONS && waited >= PATIENCE) {
-                match self.connect(deadline, eagerness).await {
-                    Ok(()) => continue,
-                    // The host takes no second connection: the open ones have to do.
-                    Err(_) if connections > 0 => {}
-                    Err(error) => return Err(error),
+            if connections == 0 {
+                if dials == MOST_STILLBORN {
+                    let error = ChannelError::Gone("right after the login".to_owned());
+                    return Err(PoolError::Channel(Arc::new(error)));
                 }
+                dials += 1;
+                self.connect(deadline, eagerness).await?;
+                continue;
             }
-            let wake = if connections < MOST_CONNECTIONS && waited < PATIENCE {
-                deadline.min(waiting_since + PATIENCE)
-            } else {
-                deadline
+            let since = *in_line_since.get_or_insert_with(clock::instant);
+            let another = async {
+                if connections >= MOST_CONNECTIONS {
+                    return std::future::pending().await;
+                }
+                self.line.patience(since).await;
+                self.connect(deadline, eagerness).await
             };
-            let timed_out = tokio::time::timeout_at(wake, freed).await.is_err();
-            if timed_out && clock::instant() >= deadline {
-                return Err(PoolError::Late("a free session on the host"));
+            tokio::select! {
+                () = change => {}
+                () = tokio::time::sleep_until(deadline) => {
+                    return Err(PoolError::Late("a free session on the host"));
+                }
+                // When the host takes no further connection, the open ones have to do.
+                _ = another => in_line_since = None,
             }
         }
     }
@@ -185,18 +195,20 @@ impl Pool {
     }
 
     async fn wait_out_pause(&self, deadline: Instant) -> Result<(), PoolError> {
-        let (wait, error) = {
-            let state = self.state();
-            match (state.backoff.remaining(), state.last_error.clone()) {
-                (Some(wait), Some(error)) if state.dial.is_none() => (wait, error),
-                _ => return Ok(()),
+        // Somebody else may have tried and failed meanwhile, so one look is not enough.
+        loop {
+            let (wait, error) = {
+                let state = self.state();
+                match (state.backoff.remaining(), state.last_error.clone()) {
+                    (Some(wait), Some(error)) if state.dial.is_none() => (wait, error),
+                    _ => return Ok(()),
+                }
+            };
+            if wait > SHORT_PAUSE || clock::instant() + wait > deadline {
+                return Err(PoolError::Paused { error, wait });
             }
-        };
-        if wait > SHORT_PAUSE || clock::instant() + wait > deadline {
-            return Err(PoolError::Paused { error, wait });
+            tokio::time::sleep(wait).await;
         }
-        tokio::time::sleep(wait).await;
-        Ok(())
     }
 
     /// Joins the dial under way or starts one; it goes on when its first caller gives up.
@@ -206,7 +218,7 @@ impl Pool {
             return dial.clone();
         }
         let (settings, dialer) = (self.settings.clone(), self.dialer.clone());
-        let (shared, freed) = (self.state.clone(), self.freed.clone());
+        let (shared, line) = (self.state.clone(), self.line.clone());
         let work = tokio::spawn(async move {
             let slots = dialer.slots(&settings);
             let _slot = slots.acquire().await;
@@ -217,13 +229,12 @@ impl Pool {
             state.dial = None;
             match result {
                 Ok(dialled) => {
-                    state
-                        .sessions
-                        .push(Arc::new(Session::new(dialled, freed.clone())));
+                    let session = Session::new(dialled, line.clone());
+                    state.sessions.push(Arc::new(session));
                     state.backoff.succeeded();
                     state.last_error = None;
                     drop(state);
-                    freed.notify_waiters();
+                    line.everybody();
                     Ok(())
                 }
                 Err(error) => {
@@ -266,7 +277,7 @@ impl Pool {
     /// A connection of its own for ending processes, when the ordinary one does not answer.
     pub(crate) async fn fresh_session(&self) -> Result<Arc<Session>, DialError> {
         let dialled = dial::dial(&self.settings, &self.dialer.store, &self.dialer.secrets).await?;
-        Ok(Arc::new(Session::new(dialled, self.freed.clone())))
+        Ok(Arc::new(Session::new(dialled, self.line.clone())))
     }
 
     /// Closes all connections.

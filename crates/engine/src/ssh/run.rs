@@ -3,30 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use remote_sandbox_core::outcome::{LeftRunning, Outcome, StopReason};
-use remote_sandbox_core::output::{clean_line, clean_text};
-use remote_sandbox_core::shell::{CONSTANT_COMMAND, Gate, Purpose, Target, run_script};
+use remote_sandbox_core::outcome::StopReason;
+use remote_sandbox_core::shell::{CONSTANT_COMMAND, run_script};
 use russh::client::Msg;
-use russh::{Channel, ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Sig};
+use russh::{Channel, ChannelReadHalf, ChannelWriteHalf};
 use tokio::sync::watch;
 
-use super::control;
+use super::conversation::{Conversation, lost, stopped};
 use super::pool::{Eagerness, Pool, PoolError};
-use super::session::{ChannelError, OpenChannel, Place, Session};
+use super::session::{ChannelError, OpenChannel, Place};
 use crate::clock;
-use crate::sandbox::{Ended, Event, Order, Sink, Stream};
-
-/// How long background children may keep the pipe before the reply is made without them.
-const PIPE_PATIENCE: Duration = Duration::from_millis(200);
-
-/// Silence after which the host is asked whether it has anything more to send.
-const QUIET: Duration = Duration::from_secs(1);
-
-/// Time between TERM and KILL.
-const TERM_PATIENCE: Duration = Duration::from_secs(2);
-
-/// How long handing a signal to the connection may take.
-const SIGNAL_LIMIT: Duration = Duration::from_millis(100);
+use crate::sandbox::{Ended, Order, Sink};
 
 /// The host's own timer fires this much later than ours.
 const LAST_RESORT_GRACE_S: u64 = 5;
@@ -34,14 +21,14 @@ const LAST_RESORT_GRACE_S: u64 = 5;
 /// A connection on which no channel opens within this time is dead or as good as dead.
 const OPEN_LIMIT: Duration = Duration::from_secs(8);
 
-/// The end of a channel may be seen a moment before the end of its connection.
-const FAREWELL_LIMIT: Duration = Duration::from_millis(100);
-
 /// How long a channel that was given up is still drained.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
 /// A session that was just closed may still count on the host for a moment.
 const REFUSALS: u32 = 20;
+
+/// How many connections in a row may break before a session is open on them.
+const BREAKS: u32 = 2;
 
 /// Why a command did not run.
 #[derive(Debug, thiserror::Error)]
@@ -85,37 +72,18 @@ pub(super) async fn run(pool: &Pool, mut order: Order, sink: &Sink) -> Result<En
         seconds,
         session.timeout_program(),
     );
-    let conversation = Conversation {
-        out: Gate::new(&order.token),
-        err: Gate::new(&order.token),
-        exit: None,
-        closed: false,
-        refused: false,
-        session,
-        sink,
-        target: Target {
-            token: order.token.clone(),
-            started: None,
-        },
-        incoming,
-    };
+    let conversation = Conversation::new(&order.token, session, sink, incoming);
     let ended = conversation.hold(pool, &mut order, &outgoing, script).await;
     drop(place);
-    let (conversation, ended) = ended;
-    give_up(conversation.incoming, outgoing, conversation.closed, open);
+    let (rest, ended) = ended;
+    if let Some(incoming) = rest {
+        give_up(incoming, outgoing, open);
+    }
     ended
 }
 
 /// Keeps reading a channel that nobody waits for any more, for an undrained channel stops them all.
-fn give_up(
-    mut incoming: ChannelReadHalf,
-    outgoing: ChannelWriteHalf<Msg>,
-    closed: bool,
-    open: OpenChannel,
-) {
-    if closed {
-        return;
-    }
+fn give_up(mut incoming: ChannelReadHalf, outgoing: ChannelWriteHalf<Msg>, open: OpenChannel) {
     tokio::spawn(async move {
         let _ = outgoing.close().await;
         let drain = async { while incoming.wait().await.is_some() {} };
@@ -129,7 +97,7 @@ async fn open(
     pool: &Pool,
     order: &Order,
 ) -> Result<(Place, Channel<Msg>, OpenChannel), NotStarted> {
-    let mut refusals = 0;
+    let (mut refusals, mut breaks) = (0, 0);
     loop {
         let place = pool.place(order.deadline, Eagerness::Patient).await?;
         let opening = place.session().open_channel();
@@ -140,8 +108,12 @@ async fn open(
             Err(_) => place.session().retire(),
             Ok(Ok((channel, open))) => return Ok((place, channel, open)),
             Ok(Err(error)) => {
-                refusals += 1;
-                if refusals > REFUSALS && !matches!(error, ChannelError::Full) {
+                match error {
+                    ChannelError::Full => {}
+                    ChannelError::Refused(_) => refusals += 1,
+                    ChannelError::Gone(_) => breaks += 1,
+                }
+                if refusals > REFUSALS || breaks > BREAKS {
                     return Err(PoolError::Channel(Arc::new(error)).into());
                 }
                 drop(place);
@@ -162,328 +134,5 @@ async fn stop_or<T>(
     tokio::select! {
         reason = stopped(stop) => Err(reason),
         result = work => Ok(result),
-    }
-}
-
-async fn stopped(stop: &mut watch::Receiver<Option<StopReason>>) -> StopReason {
-    let reason = stop
-        .wait_for(Option::is_some)
-        .await
-        .ok()
-        .and_then(|reason| *reason);
-    match reason {
-        Some(reason) => reason,
-        // Nobody is left who could ask.
-        None => std::future::pending().await,
-    }
-}
-
-fn lost(session: &Session) -> Ended {
-    Ended {
-        outcome: Outcome::LinkLost,
-        left_running: LeftRunning::Unknown,
-        detail: Some(session.farewell()),
-    }
-}
-
-struct Conversation<'a> {
-    out: Gate,
-    err: Gate,
-    exit: Option<Outcome>,
-    closed: bool,
-    refused: bool,
-    session: Arc<Session>,
-    sink: &'a Sink,
-    target: Target,
-    incoming: ChannelReadHalf,
-}
-
-/// What ended the first part of a conversation.
-enum Turn {
-    /// The channel is closed, or the connection gone.
-    Closed,
-    /// The command has ended, its pipe has not.
-    PipeHeld,
-    /// We have to end it.
-    Interrupt(Outcome),
-}
-
-impl<'a> Conversation<'a> {
-    async fn hold(
-        mut self,
-        pool: &Pool,
-        order: &mut Order,
-        outgoing: &ChannelWriteHalf<Msg>,
-        script: String,
-    ) -> (Self, Result<Ended, NotStarted>) {
-        let send = async {
-            outgoing.data_bytes(script.into_bytes()).await?;
-            outgoing.eof().await
-        };
-        tokio::pin!(send);
-        let turn = self.listen(order, send).await;
-        let ended = match turn {
-            Turn::Closed => {
-                if self.exit.is_none() {
-                    self.session.wait_for_end(FAREWELL_LIMIT).await;
-                }
-                self.conclude(order, LeftRunning::Nothing)
-            }
-            Turn::PipeHeld => {
-                let left = self.wait_for_pipe(order).await;
-                self.conclude(order, left)
-            }
-            Turn::Interrupt(outcome) => {
-                let left_running = self.end_processes(pool, outgoing).await;
-                Ok(Ended {
-                    outcome,
-                    left_running,
-                    detail: None,
-                })
-            }
-        };
-        (self, ended)
-    }
-
-    /// Passes output on until something ends it.
-    async fn listen(
-        &mut self,
-        order: &mut Order,
-        mut send: std::pin::Pin<&mut impl Future<Output = Result<(), russh::Error>>>,
-    ) -> Turn {
-        let mut sent = false;
-        let deadline = order.deadline;
-        loop {
-            tokio::select! {
-                biased;
-                () = tokio::time::sleep_until(deadline) => return Turn::Interrupt(Outcome::TimedOut),
-                reason = stopped(&mut order.stop) => return Turn::Interrupt(Outcome::Ended(reason)),
-                _ = &mut send, if !sent => sent = true,
-                message = self.incoming.wait() => {
-                    self.take(message);
-                    if self.closed {
-                        return Turn::Closed;
-                    }
-                    if self.exit.is_some() {
-                        return Turn::PipeHeld;
-                    }
-                }
-            }
-        }
-    }
-
-    /// The command has ended: takes what is still under way, and asks who holds the pipe when it
-    /// stays open.
-    async fn wait_for_pipe(&mut self, order: &Order) -> LeftRunning {
-        let patience = order.deadline.min(clock::instant() + PIPE_PATIENCE);
-        if self.drain_until(patience).await {
-            return LeftRunning::Nothing;
-        }
-        let (session, target) = (self.session.clone(), self.target.clone());
-        let left = {
-            let looking = control::find(&session, &target, Purpose::Look);
-            tokio::pin!(looking);
-            loop {
-                tokio::select! {
-                    left = &mut looking => break left.unwrap_or(LeftRunning::Unknown),
-                    message = self.incoming.wait(), if !self.closed => self.take(message),
-                }
-            }
-        };
-        match left {
-            LeftRunning::Nothing => self.drain_while_it_flows(order.deadline).await,
-            left => left,
-        }
-    }
-
-    /// Nobody known holds the pipe. Either the rest is only slow, and losing it would be a lie; or a
-    /// process that shed every mark of the run has it. A silent channel on a connection that answers
-    /// tells which, for an answer does not overtake output.
-    async fn drain_while_it_flows(&mut self, deadline: tokio::time::Instant) -> LeftRunning {
-        let session = self.session.clone();
-        loop {
-            let quiet_until = deadline.min(clock::instant() + QUIET);
-            let silent = async {
-                tokio::time::sleep_until(quiet_until).await;
-                session.answers().await
-            };
-            tokio::select! {
-                biased;
-                message = self.incoming.wait() => {
-                    self.take(message);
-                    if self.closed {
-                        return LeftRunning::Nothing;
-                    }
-                }
-                _ = silent => return LeftRunning::Unknown,
-            }
-        }
-    }
-
-    /// Takes messages until the channel is closed or the time has come; says whether it is closed.
-    async fn drain_until(&mut self, until: tokio::time::Instant) -> bool {
-        let drain = async {
-            while !self.closed {
-                let message = self.incoming.wait().await;
-                self.take(message);
-            }
-        };
-        tokio::time::timeout_at(until, drain).await.is_ok()
-    }
-
-    async fn end_processes(
-        &mut self,
-        pool: &Pool,
-        outgoing: &ChannelWriteHalf<Msg>,
-    ) -> LeftRunning {
-        let (session, target) = (self.session.clone(), self.target.clone());
-        let patience = clock::instant() + TERM_PATIENCE;
-        if target.started.is_none() {
-            // Login files still run, and the command would after them: only the server has hold
-            // of that process.
-            signal(outgoing, Sig::TERM).await;
-        }
-        let report = {
-            let ending = control::end(pool, &session, &target, outgoing);
-            tokio::pin!(ending);
-            loop {
-                tokio::select! {
-                    report = &mut ending => break report,
-                    message = self.incoming.wait(), if !self.closed => self.take(message),
-                }
-                if self.exit.is_some() && !self.out.is_open() {
-                    return LeftRunning::Nothing;
-                }
-            }
-        };
-        let left = control::left_running(report);
-        if target.started.is_none() && self.ends_before(patience).await {
-            return LeftRunning::Nothing;
-        }
-        if target.started.is_none() || left == LeftRunning::Unknown {
-            // For this the host need not start anything, so it works where nothing can be started.
-            signal(outgoing, Sig::KILL).await;
-        }
-        if left == LeftRunning::Nothing {
-            self.drain_until(clock::instant() + Duration::from_millis(50))
-                .await;
-        }
-        left
-    }
-
-    /// Whether the process that the server started ends before a point in time.
-    async fn ends_before(&mut self, until: tokio::time::Instant) -> bool {
-        let end = async {
-            while self.exit.is_none() && !self.closed {
-                let message = self.incoming.wait().await;
-                self.take(message);
-            }
-        };
-        let _ = tokio::time::timeout_at(until, end).await;
-        self.exit.is_some()
-    }
-
-    fn take(&mut self, message: Option<ChannelMsg>) {
-        match message {
-            None | Some(ChannelMsg::Close) => self.closed = true,
-            Some(ChannelMsg::Data { data }) => {
-                let was_open = self.out.is_open();
-                let own = self.out.pass(&data);
-                if !was_open && let Some(started) = self.out.started() {
-                    self.target.started = Some(started);
-                    self.session.learn_timeout_program(started.timeout_program);
-                    (self.sink)(Event::Started(started));
-                }
-                if !own.is_empty() {
-                    (self.sink)(Event::Output(Stream::Out, &own));
-                }
-            }
-            Some(ChannelMsg::ExtendedData { data, .. }) => {
-                let own = self.err.pass(&data);
-                if !own.is_empty() {
-                    (self.sink)(Event::Output(Stream::Err, &own));
-                }
-            }
-            Some(ChannelMsg::Failure) => {
-                self.refused = true;
-                self.closed = true;
-            }
-            Some(ChannelMsg::ExitStatus { exit_status }) => {
-                self.exit.get_or_insert(Outcome::Exited(exit_status));
-            }
-            Some(ChannelMsg::ExitSignal { signal_name, .. }) => {
-                self.exit
-                    .get_or_insert(Outcome::Signalled(signal_word(&signal_name)));
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// Says how it ended, from what arrived.
-    fn conclude(&self, order: &Order, left_running: LeftRunning) -> Result<Ended, NotStarted> {
-        if self.refused {
-            let words = "it refused to start a shell for this login".to_owned();
-            return Err(NotStarted::Refused { words });
-        }
-        match (&self.exit, self.out.is_open(), self.out.refused()) {
-            (_, _, Some("cwd")) => Err(NotStarted::Directory {
-                cwd: clean_line(order.spec.cwd().unwrap_or_default(), 200),
-                words: self.words(),
-            }),
-            (Some(outcome), true, _) => Ok(Ended {
-                outcome: outcome.clone(),
-                left_running,
-                detail: None,
-            }),
-            (Some(outcome), false, _) => {
-                let how = match outcome {
-                    Outcome::Exited(code) => format!("its shell ended with exit code {code}"),
-                    _ => "its shell was killed".to_owned(),
-                };
-                Err(NotStarted::Refused {
-                    words: format!("{how}: {}", self.words()),
-                })
-            }
-            (None, ..) if self.session.is_connected() => Ok(Ended {
-                outcome: Outcome::LinkLost,
-                left_running: LeftRunning::Unknown,
-                detail: Some("the host closed the channel without an exit status".to_owned()),
-            }),
-            (None, ..) => Ok(lost(&self.session)),
-        }
-    }
-
-    /// The last words on both streams before the command's own output.
-    fn words(&self) -> String {
-        let noise = [self.out.noise(), self.err.noise()].concat();
-        let text = clean_text(&noise);
-        let lines: Vec<&str> = text
-            .lines()
-            .filter(|line| !line.trim().is_empty())
-            .collect();
-        let last = lines
-            .get(lines.len().saturating_sub(3)..)
-            .unwrap_or_default()
-            .join("; ");
-        if last.is_empty() {
-            "no reason given".to_owned()
-        } else {
-            clean_line(&last, 500)
-        }
-    }
-}
-
-/// Has the server signal the group of the process it started.
-async fn signal(outgoing: &ChannelWriteHalf<Msg>, signal: Sig) {
-    let sent = tokio::time::timeout(SIGNAL_LIMIT, outgoing.signal(signal)).await;
-    if !matches!(sent, Ok(Ok(()))) {
-        tracing::debug!("a signal could not be sent");
-    }
-}
-
-fn signal_word(signal: &Sig) -> String {
-    match signal {
-        Sig::Custom(name) => clean_line(name, 20),
-        known => format!("{known:?}"),
     }
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 use remote_sandbox_core::shell::TimeoutProgram;
 use russh::client::{Handle, Msg};
 use russh::{Channel, ChannelOpenFailure};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
 use super::dial::{Dialled, Farewell, HostGuard};
+use super::line::Line;
 
 /// Most channels on one connection; OpenSSH allows ten, and two are kept for ending processes.
 pub(crate) const MOST_CHANNELS: usize = 8;
@@ -41,7 +42,7 @@ pub(crate) struct Session {
     /// Channels that are open on the wire, those for ending processes too.
     open: AtomicUsize,
     limit: AtomicUsize,
-    freed: Arc<Notify>,
+    line: Arc<Line>,
     timeout_program: std::sync::Mutex<TimeoutProgram>,
 }
 
@@ -55,7 +56,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    pub(crate) fn new(dialled: Dialled, freed: Arc<Notify>) -> Self {
+    pub(crate) fn new(dialled: Dialled, line: Arc<Line>) -> Self {
         Session {
             handle: dialled.handle,
             farewell: dialled.farewell,
@@ -63,7 +64,7 @@ impl Session {
             taken: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
             limit: AtomicUsize::new(MOST_CHANNELS),
-            freed,
+            line,
             timeout_program: std::sync::Mutex::new(TimeoutProgram::Unknown),
         }
     }
@@ -81,7 +82,7 @@ impl Session {
     /// Takes the connection out of use; what runs on it goes on.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Release);
-        self.freed.notify_waiters();
+        self.line.everybody();
     }
 
     /// Says goodbye to the host.
@@ -205,7 +206,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.session.taken.fetch_sub(1, Ordering::AcqRel);
-        self.session.freed.notify_one();
+        self.session.line.move_up();
     }
 }
 

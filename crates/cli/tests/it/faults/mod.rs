@@ -2,12 +2,18 @@
 
 mod configuration;
 mod credentials;
+mod cuts;
+mod dial;
 mod ending;
 mod host_keys;
 mod injection;
 mod key_files;
+mod link;
+mod namespace;
 mod output;
 mod protocol;
 mod scarcity;
 mod secrets;
+mod sessions;
 mod shells;
+mod silence;

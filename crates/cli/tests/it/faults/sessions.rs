@@ -1,0 +1,133 @@
+//! Many callers, few sessions: the pool dials once and lets callers wait in line.
+
+use std::time::{Duration, Instant};
+
+use remote_sandbox_testkit::mcp::{McpClient, ToolReply};
+use remote_sandbox_testkit::process;
+use remote_sandbox_testkit::proxy::FaultProxy;
+use remote_sandbox_testkit::sshd::Sshd;
+use remote_sandbox_testkit::wait::wait_until;
+use rstest::rstest;
+use serde_json::json;
+
+use crate::support::{entry, entry_via, exec_with, serve};
+
+async fn start_all(client: &McpClient, callers: usize, command: &str) -> Vec<u64> {
+    let mut calls = Vec::new();
+    for _ in 0..callers {
+        let call = json!({"command": command});
+        calls.push(client.start_call("exec_bash", call).await);
+    }
+    calls
+}
+
+async fn wait_all(client: &McpClient, calls: Vec<u64>) -> Vec<ToolReply> {
+    let mut replies = Vec::new();
+    for call in calls {
+        let limit = Duration::from_secs(30);
+        replies.push(client.wait_tool_reply(call, limit).await.unwrap());
+    }
+    replies
+}
+
+/// How many `sleep` processes have this command line, their shells not counted.
+fn sleepers(command_line: &str) -> usize {
+    let pids = process::with_command_line(command_line);
+    let sleeps = |pid: &&u32| process::name(**pid).as_deref() == Some("sleep");
+    pids.iter().filter(sleeps).count()
+}
+
+#[rstest]
+#[case::eleven_where_ten_are_allowed(10, 30)]
+#[case::three_where_two_are_allowed(2, 12)]
+#[case::two_where_one_is_allowed(1, 10)]
+#[tokio::test]
+async fn f13_callers_wait_in_line_for_the_sessions_a_host_allows(
+    #[case] allowed: u32,
+    #[case] callers: usize,
+) {
+    let sshd = Sshd::builder().max_sessions(allowed).start();
+    let client = serve(&[entry("box", &sshd)]).await;
+    let calls = start_all(&client, callers, "sleep 0.3; echo served").await;
+    for reply in wait_all(&client, calls).await {
+        assert!(!reply.is_error, "{}", reply.text);
+        assert_eq!(reply.json["stdout"], "served\n");
+    }
+    assert!(sshd.connection_count() <= 3, "{}", sshd.connection_count());
+}
+
+#[tokio::test]
+async fn f13_waiting_in_line_counts_against_the_deadline() {
+    let sshd = Sshd::builder().max_sessions(1).start();
+    let client = serve(&[entry("box", &sshd)]).await;
+    let holders = start_all(&client, 3, "sleep 9113.25").await;
+    let held = || sleepers("sleep 9113.25");
+    assert!(wait_until(Duration::from_secs(15), || held() == 3).await);
+    let begun = Instant::now();
+    let marker = client.home().join("ran");
+    let command = format!("touch {}", marker.display());
+    let reply = exec_with(&client, &command, json!({"timeout_s": 2})).await;
+    let waited = begun.elapsed();
+    assert_eq!(reply.json["code"], "timed_out", "{}", reply.text);
+    assert!(waited > Duration::from_millis(1900), "{waited:?}");
+    assert!(waited < Duration::from_millis(2000 + 3500), "{waited:?}");
+    assert!(!marker.exists());
+    for holder in &holders {
+        client.cancel(*holder).await;
+    }
+    assert!(wait_until(Duration::from_secs(10), || held() == 0).await);
+    let next = exec_with(&client, "echo next", json!({"timeout_s": 15})).await;
+    assert_eq!(next.json["stdout"], "next\n", "{}", next.text);
+}
+
+#[tokio::test]
+async fn f13_tree_is_ended_at_its_deadline_where_one_session_is_allowed() {
+    let sshd = Sshd::builder().max_sessions(1).start();
+    let client = serve(&[entry("box", &sshd)]).await;
+    let command = "sleep 9114.25 & setsid sleep 9114.25 & sleep 9114.25";
+    let begun = Instant::now();
+    let reply = exec_with(&client, command, json!({"timeout_s": 2})).await;
+    assert_eq!(reply.json["timed_out"], true, "{}", reply.text);
+    assert!(
+        begun.elapsed() < Duration::from_millis(2000 + 4500),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert!(process::with_command_line("sleep 9114.25").is_empty());
+}
+
+#[tokio::test]
+async fn f14_fifty_callers_of_a_cold_host_share_one_login() {
+    let sshd = Sshd::start();
+    let proxy = FaultProxy::start(sshd.port()).await;
+    // A login that takes a second lets every caller come too early.
+    proxy.delay(Duration::from_millis(80));
+    let client = serve(&[entry_via("box", &sshd, proxy.port())]).await;
+    let calls = start_all(&client, 50, "true").await;
+    let logged_in = || sshd.accepted_auth_count() > 0;
+    assert!(wait_until(Duration::from_secs(20), logged_in).await);
+    proxy.delay(Duration::ZERO);
+    let replies = wait_all(&client, calls).await;
+    assert!(replies.iter().all(|reply| reply.json["exit_code"] == 0));
+    assert_eq!((proxy.connections(), sshd.accepted_auth_count()), (1, 1));
+}
+
+#[tokio::test]
+async fn f14_line_that_stands_still_gets_another_connection() {
+    let sshd = Sshd::start();
+    let client = serve(&[entry("box", &sshd)]).await;
+    let holders = start_all(&client, 8, "sleep 9115.25").await;
+    let held = || sleepers("sleep 9115.25") == 8;
+    assert!(wait_until(Duration::from_secs(15), held).await);
+    let begun = Instant::now();
+    let more = json!({"timeout_s": 20});
+    let reply = exec_with(&client, "echo served", more).await;
+    assert_eq!(reply.json["stdout"], "served\n", "{}", reply.text);
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(sshd.accepted_auth_count(), 2);
+    assert!(holders.iter().all(|holder| !client.has_reply(*holder)));
+}
