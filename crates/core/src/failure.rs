@@ -193,6 +193,14 @@ impl Failure {
         self
     }
 
+    /// Whether the sandbox was reached, and only the question to it went wrong.
+    pub fn is_about_the_probe(&self) -> bool {
+        matches!(
+            self.code,
+            Code::RemoteRefused | Code::TimedOut | Code::LinkLost | Code::Busy | Code::Internal
+        )
+    }
+
     /// The message of an error with all its causes, joined by colons.
     pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         let mut text = error.to_string();

@@ -87,7 +87,9 @@ async fn look_at(sandbox: &dyn Sandbox, with_resources: bool) -> Probed {
             alive: Ok(()),
             resources: Some(Ok(resources)),
         },
-        Err(failure) => {
+        // A host that answers but cannot be probed lives; one that was not reached is not asked
+        // a second time, for that would double its delay.
+        Err(failure) if failure.is_about_the_probe() => {
             let alive = sandbox.check().await;
             let resources = alive.is_ok().then_some(Err(failure));
             Probed {
@@ -96,5 +98,10 @@ async fn look_at(sandbox: &dyn Sandbox, with_resources: bool) -> Probed {
                 resources,
             }
         }
+        Err(failure) => Probed {
+            description,
+            alive: Err(failure),
+            resources: None,
+        },
     }
 }

@@ -20,6 +20,9 @@ const END_LIMIT: Duration = Duration::from_millis(2900);
 /// A connection that gives no sign of life for this long is not waited for any more.
 const SILENCE: Duration = Duration::from_millis(500);
 
+/// Between two questions that a host without room is asked.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Finding takes a moment, ending two seconds more.
 const FIND_LIMIT: Duration = Duration::from_secs(5);
 
@@ -33,7 +36,7 @@ pub(super) async fn end(
     main: &ChannelWriteHalf<Msg>,
 ) -> Option<EndReport> {
     let deadline = clock::instant() + END_LIMIT;
-    let ordinary = ask_to_end(session, target, deadline);
+    let ordinary = ask_until_answered(session, target, deadline);
     let silence = async {
         let alive = tokio::time::timeout(SILENCE, session.answers()).await;
         if matches!(alive, Ok(true)) {
@@ -50,10 +53,13 @@ pub(super) async fn end(
         Some(Ok(report)) => return Some(report),
         Some(Err(error)) => {
             tracing::debug!(%error, "processes could not be ended over this connection");
-            match detour.await {
-                Some(report) => return Some(report),
-                None => ask_making_room(session, target, main, deadline).await,
+            if let Some(report) = detour.await {
+                return Some(report);
             }
+            if let Some(report) = ask_making_room(session, target, main, deadline).await {
+                return Some(report);
+            }
+            None
         }
         // It may only be slow, so both ways are open from here on.
         None => tokio::select! {
@@ -76,9 +82,26 @@ pub(super) async fn end(
 async fn end_over_detour(pool: &Pool, target: &Target, deadline: Instant) -> Option<EndReport> {
     let fresh = tokio::time::timeout_at(deadline, pool.fresh_session()).await;
     let Ok(Ok(fresh)) = fresh else { return None };
-    let report = ask_to_end(&fresh, target, deadline).await.ok();
+    let report = ask(&fresh, target, Purpose::End, deadline).await.ok();
     fresh.disconnect().await;
     report
+}
+
+/// Asks again where no shell started: a host without a process to spare makes room by force and
+/// cannot say so.
+async fn ask_until_answered(
+    session: &Arc<Session>,
+    target: &Target,
+    deadline: Instant,
+) -> Result<EndReport, ScriptFailure> {
+    loop {
+        match ask(session, target, Purpose::End, deadline).await {
+            Err(ScriptFailure::Refused) if clock::instant() < deadline => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            answer => return answer,
+        }
+    }
 }
 
 /// The last resort where the host has no room: the run's own channel is given up for it.
@@ -89,11 +112,11 @@ async fn ask_making_room(
     deadline: Instant,
 ) -> Option<EndReport> {
     loop {
-        match ask_to_end(session, target, deadline).await {
+        match ask(session, target, Purpose::End, deadline).await {
             Ok(report) => return Some(report),
             Err(ScriptFailure::Channel(ChannelError::Full | ChannelError::Refused(_))) => {
                 let _ = main.close().await;
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tokio::time::sleep(PAUSE).await;
             }
             Err(error) => {
                 tracing::debug!(%error, "processes could not be ended over this connection");
@@ -103,19 +126,6 @@ async fn ask_making_room(
         if clock::instant() >= deadline {
             return None;
         }
-    }
-}
-
-/// Asks for the end; a second time where the first answer was none, for a host without a process to
-/// spare makes room by force and cannot say so.
-async fn ask_to_end(
-    session: &Arc<Session>,
-    target: &Target,
-    deadline: Instant,
-) -> Result<EndReport, ScriptFailure> {
-    match ask(session, target, Purpose::End, deadline).await {
-        Err(ScriptFailure::Refused) => ask(session, target, Purpose::End, deadline).await,
-        other => other,
     }
 }
 

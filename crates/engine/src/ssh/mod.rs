@@ -41,6 +41,7 @@ pub use session::ChannelError;
 use crate::clock;
 use crate::sandbox::{Description, Ended, Order, Sandbox, Sink};
 use pool::{Eagerness, Pool};
+use session::Place;
 
 /// A resource probe ends within this time.
 const PROBE_LIMIT: Duration = Duration::from_secs(15);
@@ -74,6 +75,13 @@ impl SshSandbox {
         let limits = &self.settings.limits;
         // Name and TCP each have the TCP limit; the rest is slack for a second greeting.
         limits.tcp * 2 + limits.banner + limits.key_exchange + limits.authentication
+    }
+
+    /// A place on a connection for a script of ours.
+    async fn place(&self) -> Result<Place, Failure> {
+        let deadline = clock::instant() + self.connect_limit();
+        let place = self.pool.place(deadline, Eagerness::AskAgain).await;
+        place.map_err(|error| self.pool_failure(&error))
     }
 
     /// Puts the sandbox's name in front of what went wrong.
@@ -223,24 +231,14 @@ impl Sandbox for SshSandbox {
     }
 
     async fn processes(&self, target: &Target, purpose: Purpose) -> Result<LeftRunning, Failure> {
-        let deadline = clock::instant() + self.connect_limit();
-        let place = self
-            .pool
-            .place(deadline, Eagerness::AskAgain)
-            .await
-            .map_err(|error| self.pool_failure(&error))?;
+        let place = self.place().await?;
         control::find(place.session(), target, purpose)
             .await
             .map_err(|error| self.script_failure(&error))
     }
 
     async fn probe(&self) -> Result<Resources, Failure> {
-        let deadline = clock::instant() + self.connect_limit();
-        let place = self
-            .pool
-            .place(deadline, Eagerness::AskAgain)
-            .await
-            .map_err(|error| self.pool_failure(&error))?;
+        let place = self.place().await?;
         let nonce = uuid::Uuid::now_v7().simple().to_string();
         let nonce =
             probe::Nonce::parse(&nonce).map_err(|error| self.failure(Code::Internal, &error))?;
