@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::secret::Mask;
+
 /// The documented reason of a failure; the wire carries its snake-case name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Code {
@@ -190,6 +192,13 @@ impl Failure {
     #[must_use]
     pub fn available(mut self, names: Vec<String>) -> Self {
         self.available = names;
+        self
+    }
+
+    /// The same without any known secret in its words.
+    #[must_use]
+    pub fn masked(mut self, mask: &Mask) -> Self {
+        self.message = mask.mask_text(&self.message).into_owned();
         self
     }
 

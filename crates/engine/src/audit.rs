@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use remote_sandbox_core::secret::Mask;
 use serde::Serialize;
@@ -16,6 +17,9 @@ const LARGEST_LOG: u64 = 64 * 1024 * 1024;
 
 /// How many logs that were set aside are kept.
 const KEPT_LOGS: u32 = 4;
+
+/// How long another process may keep the log locked while it sets it aside.
+const LOCK_LIMIT: Duration = Duration::from_secs(2);
 
 /// Longest command text in a row.
 const LONGEST_COMMAND: usize = 16 * 1024;
@@ -102,22 +106,21 @@ impl Audit {
 
     /// Records what is about to happen; when this fails it must not happen.
     pub fn begin(&self, row: &BeginRow<'_>) -> Result<(), AuditError> {
-        let cut = row
-            .command
+        // Masked before it is cut, or a part of a secret could stay; and before JSON escapes the
+        // quotes and backslashes that a secret may hold.
+        let command = self.mask.mask_text(row.command);
+        let cut = command
             .char_indices()
             .nth(LONGEST_COMMAND)
             .map(|(at, _)| at);
-        let command = row
-            .command
-            .get(..cut.unwrap_or(row.command.len()))
+        let command = command
+            .get(..cut.unwrap_or(command.len()))
             .unwrap_or_default();
-        // Masked before JSON escapes the quotes and backslashes that a secret may hold.
-        let command = self.mask.mask_text(command);
         let cwd = row.cwd.map(|cwd| self.mask.mask_text(cwd));
         self.append(
             "begin",
             &BeginRow {
-                command: &command,
+                command,
                 cwd: cwd.as_deref(),
                 ..*row
             },
@@ -169,7 +172,7 @@ impl Audit {
         let file = fsio::append_private(&self.path)?;
         if file.metadata().is_ok_and(|found| found.len() > LARGEST_LOG) {
             drop(file);
-            self.set_aside()?;
+            self.set_aside_once()?;
             return Ok(fsio::append_private(&self.path)?);
         }
         Ok(file)
@@ -182,6 +185,21 @@ impl Audit {
             (Ok(ours), Ok(named)) => ours.ino() != named.ino() || ours.len() > LARGEST_LOG,
             _ => true,
         }
+    }
+
+    /// Several servers share the log; the first one that finds it too large sets it aside.
+    fn set_aside_once(&self) -> Result<(), FileError> {
+        let guard = self.path.with_extension("lock");
+        let file = fsio::read_write_private(&guard)?;
+        fsio::lock_within(&file, LOCK_LIMIT).map_err(|source| FileError {
+            action: "lock",
+            path: guard,
+            source,
+        })?;
+        if fsio::bytes_of(&self.path) > LARGEST_LOG {
+            self.set_aside()?;
+        }
+        Ok(())
     }
 
     fn set_aside(&self) -> Result<(), FileError> {

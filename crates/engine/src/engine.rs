@@ -43,11 +43,6 @@ impl Engine {
         &self.settings
     }
 
-    /// The mask that hides every configured secret.
-    pub fn mask(&self) -> &Mask {
-        &self.mask
-    }
-
     /// What was wrong in the configuration outside a single sandbox.
     pub fn problems(&self) -> &[String] {
         &self.problems

@@ -198,6 +198,11 @@ pub fn bytes_in(folder: &Path) -> u64 {
         .sum()
 }
 
+/// How many bytes a file has; none when it cannot be looked at.
+pub fn bytes_of(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |found| found.len())
+}
+
 /// Who may use a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Access {

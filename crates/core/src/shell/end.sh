@@ -11,7 +11,9 @@ snapshot() {
       [ "$1" = Z ] || [ "$1" = X ] || T="$T ${d#/proc/}:$2:$3:$4"
     done
   else
-    T=$(ps -A -o pid= -o ppid= -o pgid= 2>/dev/null | while read -r p pp g; do printf ' %s:%s:%s:0' "$p" "$pp" "$g"; done)
+    T=$(ps -A -o pid= -o ppid= -o pgid= -o stat= 2>/dev/null | while read -r p pp g z; do
+      case $z in Z*) ;; *) printf ' %s:%s:%s:0' "$p" "$pp" "$g";; esac
+    done)
   fi
 }
 # The session number may have been given to somebody else after our leader ended; its start time tells.
@@ -111,5 +113,7 @@ for p in $F; do
   c=; { read -r c <"/proc/$p/comm"; } 2>/dev/null || c=$(ps -o comm= -p "$p" 2>/dev/null)
   printf 'RSMCP:%s:P:%s:%s\n' "$t" "$p" "$c"
 done
+# Where neither the token nor a number can find anything, nothing can be said.
+[ -n "$proc" ] || [ "$q" -gt 1 ] || exit 0
 set -- $found
 printf 'RSMCP:%s:E:%s\n' "$t" $#

@@ -47,13 +47,23 @@ pub enum ScriptError {
     },
     /// The name cannot be an environment variable.
     #[error(
-        "`env` has the name `{name}`; a name is letters, digits and `_`, not starting with a digit"
+        "`env` has the name `{name}`; a name is letters, digits and `_`, not starting with a digit, and not one that the shell keeps for itself"
     )]
     VariableName {
         /// The name, with control characters escaped.
         name: String,
     },
 }
+
+/// Names that bash does not let anybody set.
+const READ_ONLY: [&str; 6] = [
+    "BASHOPTS",
+    "BASH_VERSINFO",
+    "EUID",
+    "PPID",
+    "SHELLOPTS",
+    "UID",
+];
 
 /// A name that every POSIX shell accepts as a variable.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +77,7 @@ impl EnvironmentName {
             .next()
             .is_some_and(|first| first.is_ascii_alphabetic() || first == '_');
         let rest_is_right = characters.all(|next| next.is_ascii_alphanumeric() || next == '_');
-        if first_is_right && rest_is_right && name.len() <= 256 {
+        if first_is_right && rest_is_right && name.len() <= 256 && !READ_ONLY.contains(&name) {
             Ok(EnvironmentName(name.to_owned()))
         } else {
             let shown: String = name.chars().take(64).collect();
@@ -213,7 +223,11 @@ pub fn run_script(
     }
     // Bash takes itself for a login over the network here and would read `.bashrc`, whose words
     // would then be the command's; the login shell has read its own files already.
-    script.push_str("s=sh; command -v bash >/dev/null 2>&1 && s='bash --norc'\n");
+    script.push_str("s=sh o=timeout; command -v bash >/dev/null 2>&1 && s='bash --norc'\n");
+    if spec.variables.iter().any(|(name, _)| name.0 == "PATH") {
+        // The caller's own search path is for the command; ours has to be found without it.
+        script.push_str(RESOLVE);
+    }
     let _ = writeln!(script, "n={last_resort_s}");
     script.push_str(ANNOUNCE);
     push_start(&mut script, spec, token);
@@ -222,11 +236,15 @@ pub fn run_script(
 }
 
 /// Learns the session and start time of this shell without starting a process, and leads a session
-/// of its own where the server did not make one.
+/// of its own where the server did not make one. `q` is the number that finds its processes: that of
+/// the session or group it leads, or 0 where it leads none and only the token can find them.
 const WHO_AM_I: &str = "\
 x=; [ -r /proc/$$/stat ] && read -r x </proc/$$/stat
-x=${x##*) }; set -- $x; g=${3-0} q=${4-0} b=${20-0}; w=
-if [ \"$q\" != $$ ] && [ \"$g\" != $$ ] && command -v setsid >/dev/null 2>&1; then w=setsid; q=$$; fi
+x=${x##*) }; set -- $x; g=${3-} q=${4-0} b=${20-0}; w=
+[ -n \"$g\" ] || g=$(ps -o pgid= -p $$ 2>/dev/null | tr -d ' ')
+if [ \"$q\" != $$ ]; then
+if [ \"$g\" = $$ ]; then q=$$; elif command -v setsid >/dev/null 2>&1; then w=setsid; q=$$; else q=0; fi
+fi
 ";
 
 /// Finds out which `timeout` the host has; costs one short process, once per connection.
@@ -238,10 +256,15 @@ if timeout -k 1 5 true >/dev/null 2>&1; then k=k; elif timeout 5 true >/dev/null
 fi
 ";
 
+/// Finds our own programs by their full names.
+const RESOLVE: &str = "\
+s=$(command -v ${s%% *})${s#${s%% *}}; o=$(command -v timeout); [ -z \"$w\" ] || w=$(command -v setsid)
+";
+
 /// Tells both streams that everything after this line is the command's own output.
 const ANNOUNCE: &str = "\
 set -- $w
-case $k in k) set -- \"$@\" timeout -k 2 $n;; p) set -- \"$@\" timeout $n;; esac
+case $k in k) set -- \"$@\" $o -k 2 $n;; p) set -- \"$@\" $o $n;; esac
 set -- \"$@\" $s
 m=RSMCP:$t:B:$$:$q:$b:$k
 printf '%s\\n' \"$m\"; printf '%s\\n' \"$m\" >&2

@@ -206,6 +206,7 @@ fn impossible_command_is_refused(#[case] command: &str) {
 #[case("")]
 #[case("X;id")]
 #[case("X\nY")]
+#[case("UID")]
 fn impossible_variable_name_is_refused(#[case] name: &str) {
     assert!(EnvironmentName::parse(name).is_err());
 }
@@ -253,6 +254,71 @@ fn end_script_ends_a_session_with_all_its_kinds_of_children() {
             "{shell:?}: {report:?}"
         );
         child.wait().unwrap();
+    }
+}
+
+#[test]
+fn end_script_ends_a_group_on_a_host_without_proc() {
+    let without_proc = |script: String| script.replace("/proc/", "/nowhere/");
+    let token = RunToken::from_uuid_bytes(uuid_bytes().map(|byte| !byte));
+    let script = run_script(
+        &spec("sleep 326 & sleep 327"),
+        &token,
+        60,
+        TimeoutProgram::Absent,
+    );
+    let mut child = Command::new("setsid")
+        .args(["sh", "-c", "exec sh"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(without_proc(script).as_bytes()).unwrap();
+    drop(input);
+    let mut gate = Gate::new(&token);
+    let mut stdout = child.stdout.take().unwrap();
+    while !gate.is_open() {
+        let mut buffer = [0; 512];
+        let length = std::io::Read::read(&mut stdout, &mut buffer).unwrap();
+        assert!(length > 0, "the script ended without starting");
+        gate.pass(&buffer[..length]);
+    }
+    let started = gate.started().unwrap();
+    assert_eq!(started.session, started.pid);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let target = Target {
+        token: token.clone(),
+        started: Some(started),
+    };
+    let end = feed(&["sh"], &without_proc(end_script(&target, Purpose::End)));
+    let report = parse_end_report(&token, &end.stdout).unwrap();
+    assert!(
+        report.found >= 3 && report.survivors.is_empty(),
+        "{report:?}"
+    );
+    child.wait().unwrap();
+    let blind = Target {
+        token: token.clone(),
+        started: None,
+    };
+    let end = feed(&["sh"], &without_proc(end_script(&blind, Purpose::End)));
+    assert_eq!(parse_end_report(&token, &end.stdout), None);
+}
+
+#[test]
+fn callers_own_search_path_is_for_the_command_only() {
+    for shell in shells() {
+        let spec = spec("echo \"$PATH\"; exit 3")
+            .with_variable("PATH", "/no/such/place".to_owned())
+            .unwrap();
+        let (stdout, stderr, exit) = run(&shell, &spec);
+        assert_eq!(
+            (stdout.as_str(), exit),
+            ("/no/such/place\n", Some(3)),
+            "{shell:?}: {stderr}"
+        );
     }
 }
 

@@ -89,12 +89,21 @@ impl Engine {
                 .clamp(4096, MOST_SHOWN_BYTES),
         };
         let run = self.registry.start(names, order, sandbox)?;
-        let finished = wait(context, &run, request.wait).await?;
+        let finished = match wait(context, &run, request.wait).await {
+            Ok(finished) => finished,
+            Err(failure) => {
+                // Nobody has its name, so nobody will ask for what is left of it.
+                run.forget_shown();
+                self.registry.forget(&run);
+                return Err(failure);
+            }
+        };
+        let (output, bytes) = run.shape(request.max_output_chars);
         let report = ExecReport {
             run: run.id.to_string(),
             sandbox: name,
-            output: run.shape(request.max_output_chars),
-            bytes: run.watch().borrow().bytes,
+            output,
+            bytes,
             elapsed: finished
                 .as_ref()
                 .map_or_else(|| run.elapsed(), |finished| finished.duration),

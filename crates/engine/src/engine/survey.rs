@@ -4,6 +4,7 @@ use futures::StreamExt;
 use remote_sandbox_core::config::SandboxEntry;
 use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::probe::Resources;
+use remote_sandbox_core::secret::Mask;
 
 use super::Engine;
 use crate::sandbox::{Description, Sandbox};
@@ -20,6 +21,18 @@ pub struct Probed {
     pub alive: Result<(), Failure>,
     /// Its load, when that was asked for.
     pub resources: Option<Result<Resources, Failure>>,
+}
+
+impl Probed {
+    /// The words of a host go into errors too, and a host may repeat a secret.
+    fn masked(mut self, mask: &Mask) -> Self {
+        self.alive = self.alive.map_err(|failure| failure.masked(mask));
+        let hide = |resources: Result<Resources, Failure>| {
+            resources.map_err(|failure| failure.masked(mask))
+        };
+        self.resources = self.resources.map(hide);
+        self
+    }
 }
 
 /// One line of the list.
@@ -50,7 +63,10 @@ impl Engine {
                     reason: problem.to_string(),
                 },
                 SandboxEntry::Ready(config) => match self.sandboxes.get(config.name.as_str()) {
-                    Some(sandbox) => Listed::Ready(look_at(sandbox.as_ref(), with_resources).await),
+                    Some(sandbox) => {
+                        let probed = look_at(sandbox.as_ref(), with_resources).await;
+                        Listed::Ready(probed.masked(&self.mask))
+                    }
                     None => Listed::Disabled {
                         name: config.name.to_string(),
                         reason: "it was not set up".to_owned(),
@@ -67,7 +83,9 @@ impl Engine {
 
     /// The named or active sandbox, asked for a sign of life.
     pub async fn look(&self, name: Option<&str>) -> Result<Probed, Failure> {
-        Ok(look_at(self.sandbox(name)?.as_ref(), false).await)
+        Ok(look_at(self.sandbox(name)?.as_ref(), false)
+            .await
+            .masked(&self.mask))
     }
 }
 

@@ -217,7 +217,8 @@ impl Engine {
             return self.report(run, &request).await;
         }
         let mut report = self.check_task(context, &request).await?;
-        if report.liveness.is_some()
+        // A run of another server that still lives is ended from here, too.
+        if (report.liveness.is_some() || report.status == RunRecord::RUNNING)
             && let Some(target) = target
         {
             report.liveness = Some(self.ask_host(&sandbox, &target, Purpose::End).await);
@@ -234,7 +235,7 @@ impl Engine {
             Ok(LeftRunning::Nothing) => Liveness::Gone,
             Ok(LeftRunning::Unknown) => Liveness::Unknown("the host gave no answer".to_owned()),
             Ok(left) => Liveness::StillRunning(left),
-            Err(failure) => Liveness::Unknown(failure.message),
+            Err(failure) => Liveness::Unknown(failure.masked(&self.mask).message),
         }
     }
 }

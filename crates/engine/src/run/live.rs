@@ -190,10 +190,11 @@ impl Run {
         let _ = tokio::time::timeout_at(until, news).await;
     }
 
-    /// Both streams as a reply shows them.
-    pub fn shape(&self, budget: usize) -> Shaped {
+    /// Both streams as a reply shows them, and the byte after the last one shown.
+    pub fn shape(&self, budget: usize) -> (Shaped, u64) {
         let output = self.output();
-        shape(&output.stdout, &output.stderr, budget)
+        let shaped = shape(&output.stdout, &output.stderr, budget);
+        (shaped, output.spool.total())
     }
 
     /// Frees the memory for the reply, once that is made.

@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use remote_sandbox_core::ids::{RunId, RunToken};
-use remote_sandbox_core::shell::{Started, Target, TimeoutProgram};
+use remote_sandbox_core::shell::Target;
 use serde::{Deserialize, Serialize};
 
 use crate::fsio::{self, FileError};
@@ -46,10 +47,6 @@ pub struct RunRecord {
     pub command: String,
     /// The mark its processes carry.
     pub token: String,
-    /// Session of its processes, 0 when unknown.
-    pub session: u32,
-    /// Start time of the session's leader, 0 when unknown.
-    pub start_time: u64,
     /// When it started, seconds since the Unix epoch.
     pub started_at_s: f64,
     /// How it ended, in one word; `running` until then.
@@ -81,16 +78,14 @@ impl RunRecord {
             .to_owned()
     }
 
-    /// What finds its processes on the host.
+    /// What finds its processes on the host: the token alone, for the host may have been restarted
+    /// since, and numbers of sessions then mean somebody else.
     pub fn target(&self) -> Option<Target> {
         let token = RunToken::parse(&self.token).ok()?;
-        let started = (self.session > 1).then_some(Started {
-            pid: self.session,
-            session: self.session,
-            start_time: self.start_time,
-            timeout_program: TimeoutProgram::Unknown,
-        });
-        Some(Target { token, started })
+        Some(Target {
+            token,
+            started: None,
+        })
     }
 
     pub(super) fn save(&self, folder: &Path) -> Result<(), RecordError> {
@@ -117,7 +112,10 @@ impl RunRecord {
 /// Held as long as the process that runs it lives; the kernel lets go of it in every other case.
 pub(super) fn hold_life_mark(folder: &Path) -> Option<File> {
     let file = fsio::read_write_private(&folder.join(LOCK_NAME)).ok()?;
-    fsio::try_lock(&file).then_some(file)
+    // Waits for somebody who is only looking.
+    fsio::lock_within(&file, Duration::from_secs(1))
+        .ok()
+        .map(|()| file)
 }
 
 /// Whether the process that runs it still lives.

@@ -22,7 +22,7 @@ use crate::audit::{Audit, EndRow};
 use crate::call::Principal;
 use crate::clock;
 use crate::fsio;
-use crate::sandbox::{Order, Sandbox, Sink};
+use crate::sandbox::{Ended, Order, Sandbox, Sink};
 
 /// Most runs that may go on at the same time.
 const MOST_LIVE: usize = 256;
@@ -63,6 +63,8 @@ struct Known {
     runs: HashMap<RunId, Arc<Run>>,
     /// Runs that were handed over to their caller by name, with their mark of life.
     handed_over: HashMap<RunId, Option<File>>,
+    /// Set when the server goes down; nothing starts any more then.
+    closing: bool,
 }
 
 impl Registry {
@@ -130,7 +132,7 @@ impl Registry {
                 ))
             });
             let finished = Finished {
-                result,
+                result: registry.masked(result),
                 duration: running.elapsed(),
             };
             // The row comes before anybody can be told of the end.
@@ -144,6 +146,9 @@ impl Registry {
 
     fn admit(&self, run: &Arc<Run>) -> Result<(), Failure> {
         let mut known = self.known();
+        if known.closing {
+            return Err(Failure::new(Code::Cancelled, "the server is going down"));
+        }
         known.forget_oldest();
         if known
             .runs
@@ -175,6 +180,18 @@ impl Registry {
         };
         if let Err(error) = self.audit.end(&row) {
             tracing::error!(%error, "the end of a run could not be recorded");
+        }
+    }
+
+    /// The words of a host go into errors too, and a host may repeat a secret.
+    fn masked(&self, result: Result<Ended, Failure>) -> Result<Ended, Failure> {
+        match result {
+            Ok(mut ended) => {
+                let hide = |text: String| self.mask.mask_text(&text).into_owned();
+                ended.detail = ended.detail.map(hide);
+                Ok(ended)
+            }
+            Err(failure) => Err(failure.masked(&self.mask)),
         }
     }
 
@@ -271,20 +288,26 @@ impl Registry {
             return None;
         }
         let folder = self.folder_of(id);
-        let spool = Spool::reopen(&folder, record.kept_bytes, record.total_bytes).ok()?;
+        let spool = if record.outcome == RunRecord::RUNNING {
+            Spool::reopen_unfinished(&folder)
+        } else {
+            Spool::reopen(&folder, record.kept_bytes, record.total_bytes)
+        };
+        let spool = spool.ok()?;
         let lives = owner_lives(&folder);
         Some((record, spool, lives))
     }
 
     /// Ends everything that still goes on and waits for it, but not longer than `limit`.
     pub async fn shut_down(&self, limit: Duration) {
-        let live: Vec<Arc<Run>> = self
-            .known()
-            .runs
-            .values()
-            .filter(|run| run.finished().is_none())
-            .cloned()
-            .collect();
+        let live: Vec<Arc<Run>> = {
+            let mut known = self.known();
+            known.closing = true;
+            let runs = known.runs.values();
+            runs.filter(|run| run.finished().is_none())
+                .cloned()
+                .collect()
+        };
         for run in &live {
             run.stop(StopReason::Shutdown);
         }
@@ -335,7 +358,6 @@ impl Known {
 
 fn record_of(run: &Run, (kept_bytes, total_bytes): (u64, u64)) -> RunRecord {
     let finished: Option<Finished> = run.finished();
-    let started = run.target().started;
     let outcome = finished.as_ref().map(|finished| &finished.result);
     let (word, exit_code, signal) = match outcome {
         None => (RunRecord::RUNNING, None, None),
@@ -354,8 +376,6 @@ fn record_of(run: &Run, (kept_bytes, total_bytes): (u64, u64)) -> RunRecord {
         sandbox: run.sandbox.to_string(),
         command: RunRecord::cut_command(&run.command),
         token: run.token.to_string(),
-        session: started.map_or(0, |started| started.session),
-        start_time: started.map_or(0, |started| started.start_time),
         started_at_s: run.started_at.as_secs_f64(),
         outcome: word.to_owned(),
         exit_code,

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -81,6 +80,12 @@ impl Spool {
         Ok(spool)
     }
 
+    /// Opens what another process keeps or kept until it broke off: whatever is there.
+    pub fn reopen_unfinished(folder: &Path) -> Result<Self, FileError> {
+        let length = fsio::bytes_of(&folder.join(FILE_NAME)).min(KEPT_WHOLE);
+        Spool::reopen(folder, length, length)
+    }
+
     /// Adds bytes at the end. A full disk costs the rest of the output, never the run.
     pub fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
@@ -110,8 +115,9 @@ impl Spool {
             return Ok(());
         }
         self.spill()?;
-        match &mut self.file {
-            Some(file) => file.write_all(bytes),
+        // At its place, not at the end: what a full disk took only half of is written over.
+        match &self.file {
+            Some(file) => file.write_all_at(bytes, self.kept),
             None => Ok(()),
         }
     }
@@ -123,8 +129,8 @@ impl Spool {
         }
         let other = |error: FileError| std::io::Error::other(error.to_string());
         fsio::private_directory(&self.folder).map_err(other)?;
-        let mut file = fsio::append_private(&self.folder.join(FILE_NAME)).map_err(other)?;
-        file.write_all(&self.head)?;
+        let file = fsio::read_write_private(&self.folder.join(FILE_NAME)).map_err(other)?;
+        file.write_all_at(&self.head, 0)?;
         self.file = Some(file);
         self.head = Vec::new();
         Ok(())
@@ -141,8 +147,11 @@ impl Spool {
     /// Writes the tail behind the rest, for a process that comes later.
     pub fn finish(&mut self) {
         let (front, back) = self.tail.as_slices();
-        if let Some(file) = &mut self.file
-            && let Err(error) = file.write_all(front).and_then(|()| file.write_all(back))
+        let after_front = self.kept + front.len() as u64;
+        if let Some(file) = &self.file
+            && let Err(error) = file
+                .write_all_at(front, self.kept)
+                .and_then(|()| file.write_all_at(back, after_front))
         {
             tracing::warn!(%error, "the end of a run's output could not be kept");
         }

@@ -1,6 +1,6 @@
 //! Proves who we are: the entry's own key first, then its password; one attempt each.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use remote_sandbox_core::config::SshSettings;
@@ -26,6 +26,9 @@ pub enum AuthError {
     /// A secret could not be had.
     #[error(transparent)]
     Secret(#[from] SecretError),
+    /// Reading the key broke this program.
+    #[error("reading the private key `{}` broke off", .0.display())]
+    KeyBroke(PathBuf),
     /// The host refused.
     #[error("{user}@{host} was refused with {tried}; the host accepts: {accepted}")]
     Refused {
@@ -127,7 +130,14 @@ impl Login<'_> {
             ),
             None => None,
         };
-        let key = key_file::load(path, passphrase.as_ref())?;
+        // Opening an encrypted key is hard work on purpose.
+        let file = path.to_owned();
+        let loading =
+            tokio::task::spawn_blocking(move || key_file::load(&file, passphrase.as_ref()));
+        let key = match loading.await {
+            Ok(key) => key?,
+            Err(_) => return Err(AuthError::KeyBroke(path.to_owned())),
+        };
         // Without a hash an RSA key would sign with SHA-1, which servers refuse.
         let hash = if key.algorithm().is_rsa() {
             self.handle

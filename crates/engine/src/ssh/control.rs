@@ -115,7 +115,7 @@ async fn ask_making_room(
         match ask(session, target, Purpose::End, deadline).await {
             Ok(report) => return Some(report),
             Err(ScriptFailure::Channel(ChannelError::Full | ChannelError::Refused(_))) => {
-                let _ = main.close().await;
+                let _ = tokio::time::timeout(PAUSE, main.close()).await;
                 tokio::time::sleep(PAUSE).await;
             }
             Err(error) => {

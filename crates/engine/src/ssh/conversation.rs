@@ -21,11 +21,21 @@ use crate::sandbox::{Ended, Event, Order, Sink, Stream};
 /// How long background children may keep the pipe before the reply is made without them.
 const PIPE_PATIENCE: Duration = Duration::from_millis(200);
 
+/// The same where processes are known to hold the pipe, and how long it may take then.
+const SHORT_QUIET: Duration = Duration::from_millis(50);
+const HELD_LIMIT: Duration = Duration::from_secs(3);
+
 /// Silence after which the host is asked whether it has anything more to send.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Time between TERM and KILL.
 const TERM_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long the end of a killed shell may take to be told.
+const KILL_PATIENCE: Duration = Duration::from_millis(200);
+
+/// More than this cannot be under way when a command has ended: the window and what the host holds.
+const MOST_UNDER_WAY: u64 = 64 << 20;
 
 /// How long handing a signal to the connection may take.
 const SIGNAL_LIMIT: Duration = Duration::from_millis(100);
@@ -63,6 +73,10 @@ pub(super) struct Conversation<'a> {
     exit: Option<Outcome>,
     /// Whether the host said that no more output comes.
     whole: bool,
+    /// Whether the host stopped answering before that.
+    cut: bool,
+    /// Bytes of both streams so far.
+    received: u64,
     closed: bool,
     refused: bool,
     session: Arc<Session>,
@@ -94,6 +108,8 @@ impl<'a> Conversation<'a> {
             err: Gate::new(token),
             exit: None,
             whole: false,
+            cut: false,
+            received: 0,
             closed: false,
             refused: false,
             session,
@@ -171,51 +187,66 @@ impl<'a> Conversation<'a> {
     }
 
     /// The command has ended: takes what is still under way, and asks who holds the pipe when it
-    /// stays open.
-    async fn wait_for_pipe(&mut self, order: &Order) -> LeftRunning {
-        let patience = order.deadline.min(clock::instant() + PIPE_PATIENCE);
-        if self.drain_until(patience).await {
+    /// stays open. The deadline and a request to stop hold here too.
+    async fn wait_for_pipe(&mut self, order: &mut Order) -> LeftRunning {
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep_until(order.deadline) => LeftRunning::Unknown,
+            _ = stopped(&mut order.stop) => LeftRunning::Unknown,
+            left = self.settle_pipe() => left,
+        }
+    }
+
+    async fn settle_pipe(&mut self) -> LeftRunning {
+        if self.drain_until(clock::instant() + PIPE_PATIENCE).await {
             return LeftRunning::Nothing;
         }
         let (session, target) = (self.session.clone(), self.target.clone());
-        let left = {
+        let looked = {
             let looking = control::find(&session, &target, Purpose::Look);
             tokio::pin!(looking);
             loop {
                 tokio::select! {
-                    left = &mut looking => break left.unwrap_or(LeftRunning::Unknown),
+                    left = &mut looking => break left,
                     message = self.incoming.wait(), if !self.closed => self.take(message),
                 }
             }
         };
-        match left {
-            LeftRunning::Nothing => self.drain_while_it_flows(order.deadline).await,
-            left => left,
+        if let Ok(LeftRunning::Processes(processes)) = looked {
+            // What the command itself has left in the pipe is little, but they may write for ever.
+            let rest = self.drain_while_it_flows(SHORT_QUIET);
+            let _ = tokio::time::timeout(HELD_LIMIT, rest).await;
+            return LeftRunning::Processes(processes);
+        }
+        if self.drain_while_it_flows(QUIET).await {
+            LeftRunning::Nothing
+        } else {
+            // A process that shed every mark of the run has the pipe.
+            LeftRunning::Unknown
         }
     }
 
-    /// Nobody known holds the pipe. Either the rest is only slow, and losing it would be a lie; or a
-    /// process that shed every mark of the run has it. A silent channel on a connection that answers
-    /// tells which, for an answer does not overtake output.
-    async fn drain_while_it_flows(&mut self, deadline: tokio::time::Instant) -> LeftRunning {
+    /// Takes the rest of the output, which may only be slow: losing it would be a lie. It is over when
+    /// the channel is silent although the connection answers, for an answer does not overtake output.
+    /// Says whether the channel is closed.
+    async fn drain_while_it_flows(&mut self, quiet: Duration) -> bool {
         let session = self.session.clone();
-        loop {
-            let quiet_until = deadline.min(clock::instant() + QUIET);
+        let before = self.received;
+        while !self.closed && self.received - before < MOST_UNDER_WAY {
             let silent = async {
-                tokio::time::sleep_until(quiet_until).await;
+                tokio::time::sleep(quiet).await;
                 session.answers().await
             };
             tokio::select! {
                 biased;
-                message = self.incoming.wait() => {
-                    self.take(message);
-                    if self.closed {
-                        return LeftRunning::Nothing;
-                    }
+                message = self.incoming.wait() => self.take(message),
+                answers = silent => {
+                    self.cut = !answers;
+                    break;
                 }
-                _ = silent => return LeftRunning::Unknown,
             }
         }
+        self.closed
     }
 
     /// Takes messages until the channel is closed or the time has come; says whether it is closed.
@@ -262,6 +293,10 @@ impl<'a> Conversation<'a> {
             // For this the host need not start anything, so it works where nothing can be started.
             signal(outgoing, Sig::KILL).await;
         }
+        if target.started.is_none() && !self.ends_before(clock::instant() + KILL_PATIENCE).await {
+            // It was not seen to start and not seen to end either.
+            return LeftRunning::Unknown;
+        }
         if left == LeftRunning::Nothing {
             self.drain_until(clock::instant() + Duration::from_millis(50))
                 .await;
@@ -290,6 +325,7 @@ impl<'a> Conversation<'a> {
                 self.closed = true;
             }
             Some(ChannelMsg::Data { data }) => {
+                self.received += data.len() as u64;
                 let was_open = self.out.is_open();
                 let own = self.out.pass(&data);
                 if !was_open && let Some(started) = self.out.started() {
@@ -302,6 +338,7 @@ impl<'a> Conversation<'a> {
                 }
             }
             Some(ChannelMsg::ExtendedData { data, .. }) => {
+                self.received += data.len() as u64;
                 let own = self.err.pass(&data);
                 if !own.is_empty() {
                     (self.sink)(Event::Output(Stream::Err, &own));
@@ -333,7 +370,8 @@ impl<'a> Conversation<'a> {
                 cwd: clean_line(order.spec.cwd().unwrap_or_default(), 200),
                 words: self.words(),
             }),
-            (Some(outcome), true, _) if self.closed && !self.whole => Ok(Ended {
+            // Whatever did not arrive may have been its output, or the word that it started.
+            (Some(outcome), ..) if (self.closed || self.cut) && !self.whole => Ok(Ended {
                 outcome: Outcome::LinkLost,
                 left_running: LeftRunning::Unknown,
                 detail: Some(format!(

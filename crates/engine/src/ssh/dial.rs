@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use remote_sandbox_core::config::SshSettings;
 use remote_sandbox_core::hostkey::{HostAddress, HostKey};
+use remote_sandbox_core::output::clean_line;
 use russh::client::{self, DisconnectReason, Handle};
 use russh::keys::{Algorithm, HashAlg, PublicKeyOrCertificate};
 use russh::{Preferred, cipher};
@@ -22,6 +23,9 @@ use super::stall::Impatient;
 /// How many bytes the host may send before it must wait for us; the link's speed times its delay
 /// must fit, and nothing is allocated in advance.
 const RECEIVE_WINDOW: u32 = 32 << 20;
+
+/// The words of a host are shown up to this length.
+const LONGEST_FAREWELL: usize = 200;
 
 /// Packets of one channel that may wait for us in memory; each has up to 32 KiB.
 const WAITING_PACKETS: usize = 32;
@@ -112,6 +116,15 @@ pub enum DialError {
         /// The limit.
         limit: Duration,
     },
+    /// Connecting broke this program.
+    #[error("connecting to {host} broke off")]
+    Broken {
+        /// The host.
+        host: String,
+        /// How.
+        #[source]
+        source: tokio::task::JoinError,
+    },
     /// The host is not who it should be.
     #[error(transparent)]
     HostKey(#[from] HostKeyError),
@@ -142,6 +155,7 @@ pub(crate) struct Farewell(Arc<Mutex<Option<String>>>);
 
 impl Farewell {
     fn set(&self, text: String) {
+        let text = clean_line(&text, LONGEST_FAREWELL);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
     }
 
@@ -268,7 +282,7 @@ async fn greet(
             reason: error.to_string(),
         }
     })?;
-    let known = store.algorithms(&address, &settings.host_keys);
+    let known = recorded(store, &address, settings).await;
     let config = Arc::new(client_config(settings, &known));
     let farewell = Farewell::default();
     let guard = HostGuard {
@@ -309,6 +323,18 @@ async fn greet(
         }
         Err(GuardError::Protocol(source)) => Err(DialError::Banner { host, port, source }),
     }
+}
+
+/// The kinds of key recorded for a host, read from files apart from the asynchronous threads.
+async fn recorded(
+    store: &Arc<HostKeyStore>,
+    address: &HostAddress,
+    settings: &Arc<SshSettings>,
+) -> Vec<&'static str> {
+    let (store, address, settings) = (store.clone(), address.clone(), settings.clone());
+    let reading =
+        tokio::task::spawn_blocking(move || store.algorithms(&address, &settings.host_keys));
+    reading.await.unwrap_or_default()
 }
 
 /// How long an open connection may give no sign of life.

@@ -158,6 +158,11 @@ fn judge_dial(error: &DialError) -> (Code, &'static str, bool) {
             "the server may be too old, too busy, or not an SSH server",
             true,
         ),
+        DialError::Broken { .. } => (
+            Code::Internal,
+            "this is a fault of the server; its standard error has more",
+            true,
+        ),
         DialError::HostKey(error) => {
             let (code, hint) = judge_host_key(error);
             (code, hint, false)

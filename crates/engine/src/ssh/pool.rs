@@ -56,6 +56,16 @@ pub enum PoolError {
     Cancelled,
 }
 
+impl PoolError {
+    /// Whether the host knows us and will not have us; asking again by ourselves would be a loop.
+    fn is_refusal(&self) -> bool {
+        let (PoolError::Dial(error) | PoolError::Paused { error, .. }) = self else {
+            return false;
+        };
+        matches!(**error, DialError::Auth(_) | DialError::HostKey(_))
+    }
+}
+
 type Dial = Shared<BoxFuture<'static, Result<(), Arc<DialError>>>>;
 
 /// What all pools share.
@@ -143,6 +153,7 @@ impl Pool {
         // The time of the first dial does not count: nobody was ahead in the line then.
         let mut in_line_since = None;
         let mut dials = 0;
+        let mut unwanted = false;
         loop {
             let change = self.line.change();
             let connections = {
@@ -164,7 +175,7 @@ impl Pool {
             }
             let since = *in_line_since.get_or_insert_with(clock::instant);
             let another = async {
-                if connections >= MOST_CONNECTIONS {
+                if connections >= MOST_CONNECTIONS || unwanted {
                     return std::future::pending().await;
                 }
                 self.line.patience(since).await;
@@ -176,7 +187,10 @@ impl Pool {
                     return Err(PoolError::Late("a free session on the host"));
                 }
                 // When the host takes no further connection, the open ones have to do.
-                _ = another => in_line_since = None,
+                result = another => {
+                    in_line_since = None;
+                    unwanted = matches!(&result, Err(error) if error.is_refusal());
+                }
             }
         }
     }
@@ -214,7 +228,8 @@ impl Pool {
     /// Joins the dial under way or starts one; it goes on when its first caller gives up.
     fn shared_dial(&self) -> Dial {
         let mut state = self.state();
-        if let Some(dial) = &state.dial {
+        // One that is over but still here broke; it is not joined.
+        if let Some(dial) = state.dial.as_ref().filter(|dial| dial.peek().is_none()) {
             return dial.clone();
         }
         let (settings, dialer) = (self.settings.clone(), self.dialer.clone());
@@ -246,10 +261,8 @@ impl Pool {
         });
         let host = self.settings.host.clone();
         let dial = async move {
-            work.await.unwrap_or_else(|error| {
-                let source = std::io::Error::other(error.to_string());
-                Err(Arc::new(DialError::Resolve { host, source }))
-            })
+            work.await
+                .unwrap_or_else(|source| Err(Arc::new(DialError::Broken { host, source })))
         };
         let dial = dial.boxed().shared();
         state.dial = Some(dial.clone());
@@ -276,6 +289,8 @@ impl Pool {
 
     /// A connection of its own for ending processes, when the ordinary one does not answer.
     pub(crate) async fn fresh_session(&self) -> Result<Arc<Session>, DialError> {
+        let slots = self.dialer.slots(&self.settings);
+        let _slot = slots.acquire().await;
         let dialled = dial::dial(&self.settings, &self.dialer.store, &self.dialer.secrets).await?;
         Ok(Arc::new(Session::new(dialled, self.line.clone())))
     }

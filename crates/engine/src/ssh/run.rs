@@ -60,9 +60,13 @@ pub(super) async fn run(pool: &Pool, mut order: Order, sink: &Sink) -> Result<En
     };
     let session = place.session().clone();
     let (incoming, outgoing) = channel.split();
-    if let Err(error) = outgoing.exec(true, CONSTANT_COMMAND).await {
+    let request = outgoing.exec(true, CONSTANT_COMMAND);
+    if !matches!(
+        tokio::time::timeout_at(order.deadline, request).await,
+        Ok(Ok(()))
+    ) {
         // The request is in nobody's hands yet, but the library does not say so for certain.
-        tracing::debug!(%error, "the command could not be sent");
+        session.retire();
         return Ok(lost(&session));
     }
     let seconds = order.timeout.as_secs_f64().ceil() as u64 + LAST_RESORT_GRACE_S;

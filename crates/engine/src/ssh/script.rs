@@ -31,21 +31,37 @@ pub enum ScriptFailure {
 }
 
 /// Sends a script to the constant command and returns its standard output.
+///
+/// It runs to its end or deadline also when the caller goes away: a script that was sent half would
+/// wait on the host for its other half, in a session that nobody closes.
 pub(crate) async fn run_script(
     session: &Arc<Session>,
+    script: String,
+    deadline: Instant,
+) -> Result<Vec<u8>, ScriptFailure> {
+    let work = tokio::spawn(run_whole_script(session.clone(), script, deadline));
+    work.await
+        .unwrap_or_else(|error| Err(ScriptFailure::Lost(error.to_string())))
+}
+
+async fn run_whole_script(
+    session: Arc<Session>,
     script: String,
     deadline: Instant,
 ) -> Result<Vec<u8>, ScriptFailure> {
     let opening = tokio::time::timeout_at(deadline, session.open_channel());
     let (channel, open) = opening.await.map_err(|_| ScriptFailure::Late)??;
     let (incoming, outgoing) = channel.split();
-    let work = converse(session, incoming, &outgoing, script);
+    let work = converse(&session, incoming, &outgoing, script);
     let result = tokio::time::timeout_at(deadline, work).await;
     if result.is_err() {
-        // A channel that nobody waits for any more must not keep its place on the host.
-        let _ = outgoing.close().await;
+        // A channel that nobody waits for any more must not keep its place on the host; a link that
+        // takes nothing must not keep us.
+        tokio::spawn(async move {
+            let _ = outgoing.close().await;
+            drop(open);
+        });
     }
-    drop(open);
     result.unwrap_or(Err(ScriptFailure::Late))
 }
 

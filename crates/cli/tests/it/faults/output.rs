@@ -4,10 +4,13 @@ use std::time::{Duration, Instant};
 
 use remote_sandbox_testkit::mcp::{McpClient, ToolReply};
 use remote_sandbox_testkit::process;
+use remote_sandbox_testkit::proxy::{Direction, FaultProxy};
+use remote_sandbox_testkit::sshd::Sshd;
+use remote_sandbox_testkit::wait::wait_until;
 use rstest::rstest;
 use serde_json::json;
 
-use crate::support::{exec, exec_with, one};
+use crate::support::{entry_via, exec, exec_with, one, serve};
 
 /// The most memory the server ever had, in KiB.
 fn peak_memory_kb(client: &McpClient) -> u64 {
@@ -23,7 +26,7 @@ fn assert_ends_and_count(reply: &ToolReply, zeros: u64) {
     assert_eq!(reply.json["truncated"], true);
     let shown = reply.json["stdout"].as_str().unwrap();
     assert!(shown.starts_with("HEAD\n\\x00"), "{shown:.40}");
-    assert!(shown.ends_with("\\x00TAIL\n"));
+    assert!(shown.ends_with("\\x00TAIL\n"), "{}", reply.text);
     assert!(shown.len() <= 20_100, "{} characters", shown.len());
     let omitted = reply.json["omitted_bytes"].as_u64().unwrap();
     let zeros_shown = shown.matches("\\x00").count() as u64;
@@ -70,6 +73,38 @@ async fn f27_twenty_calls_of_one_gibibyte_fit_into_150_megabytes() {
         assert_ends_and_count(reply, ZEROS);
     }
     assert!(peak <= 150_000, "the server took {peak} KiB");
+}
+
+/// The exit status may overtake the last output, by seconds on a slow link.
+#[rstest]
+#[case::alone("", 10)]
+#[case::host_cannot_be_asked_meanwhile("", 1)]
+#[case::pipe_held_by_a_child("sleep 9127.5 & ", 10)]
+#[tokio::test]
+async fn f27_end_of_the_output_arrives_over_a_slow_link(
+    #[case] before: &str,
+    #[case] sessions: u32,
+) {
+    // More than all the buffers on the way hold.
+    const ZEROS: u64 = 12 << 20;
+    let sshd = Sshd::builder().max_sessions(sessions).start();
+    let proxy = FaultProxy::start(sshd.port()).await;
+    let client = serve(&[entry_via("box", &sshd, proxy.port())]).await;
+    assert_eq!(exec(&client, "echo on").await.json["stdout"], "on\n");
+    proxy.trickle(Some(4 << 20));
+    let command = format!("{before}echo HEAD; head -c {ZEROS} /dev/zero; echo TAIL; exit 3");
+    let id = client
+        .start_call("exec_bash", json!({ "command": command }))
+        .await;
+    // Slow only near the end, or it would take minutes.
+    let almost = || proxy.bytes(Direction::ToClient) > ZEROS - 150_000;
+    assert!(wait_until(Duration::from_secs(20), almost).await);
+    proxy.trickle(Some(40 << 10));
+    let limit = Duration::from_secs(30);
+    let reply = client.wait_tool_reply(id, limit).await.unwrap();
+    assert_ends_and_count(&reply, ZEROS);
+    let told = reply.json.get("left_running").is_some();
+    assert_eq!(told, !before.is_empty(), "{}", reply.json["left_running"]);
 }
 
 #[rstest]

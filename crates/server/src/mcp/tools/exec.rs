@@ -261,7 +261,12 @@ fn ended_as(
     timeout_s: i64,
 ) -> String {
     match outcome {
-        Outcome::Exited(code) => format!("exit {code}"),
+        Outcome::Exited(code) => {
+            if matches!(reply.left_running, Some(LeftRunningReply::Unknown(_))) {
+                reply.task_id = Some(run.to_owned());
+            }
+            format!("exit {code}")
+        }
         Outcome::Signalled(name) => {
             reply.signal = Some(name.clone());
             format!("ended by signal {name}")
