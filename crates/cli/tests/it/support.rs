@@ -1,6 +1,7 @@
 //! A server under test and the hosts it knows.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use remote_sandbox_testkit::mcp::{McpClient, McpClientBuilder, ToolReply};
 use remote_sandbox_testkit::sshd::Sshd;
@@ -87,6 +88,14 @@ pub(crate) fn audit(client: &McpClient) -> Vec<Value> {
     text.lines()
         .map(|line| serde_json::from_str(line).expect("a row of JSON"))
         .collect()
+}
+
+/// A number that no other test on this machine has, also not one in the same process; for command
+/// lines that can be told apart.
+pub(crate) fn unique() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(100);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("{}{next}", std::process::id())
 }
 
 /// Every file below a folder, with its content.

@@ -13,14 +13,14 @@ use rstest::rstest;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::support::{entry, exec, exec_with, one, serve, with};
+use crate::support::{entry, exec, exec_with, one, serve, unique, with};
 
 /// Promised is three seconds; the rest is for other tests on the same cores.
 const PROMISE: Duration = Duration::from_millis(4500);
 
 /// A command line that no other process on this machine has.
 fn sleeper(number: u32) -> String {
-    format!("sleep {number}.{}", std::process::id())
+    format!("sleep {number}.{}", unique())
 }
 
 fn living(text: &str) -> Vec<u32> {

@@ -10,7 +10,7 @@ use remote_sandbox_testkit::wait::wait_until;
 use rstest::rstest;
 use serde_json::json;
 
-use crate::support::{entry_via, exec, exec_with, one, serve};
+use crate::support::{entry_via, exec, exec_with, one, serve, unique};
 
 /// The most memory the server ever had, in KiB.
 fn peak_memory_kb(client: &McpClient) -> u64 {
@@ -114,7 +114,7 @@ async fn f27_end_of_the_output_arrives_over_a_slow_link(
 #[tokio::test]
 async fn f28_endless_output_ends_with_the_deadline(#[case] command: &str) {
     let (_sshd, client) = one().await;
-    let mark = format!("f28-{}", std::process::id());
+    let mark = format!("f28-{}", unique());
     let command = command.replace("f28-MARK", &mark);
     let begun = Instant::now();
     let reply = exec_with(&client, &command, json!({"timeout_s": 2})).await;

@@ -13,7 +13,7 @@ use remote_sandbox_testkit::wait::{skip, wait_until};
 use rstest::rstest;
 use serde_json::json;
 
-use crate::support::{entry, exec, exec_with, one, serve, with};
+use crate::support::{entry, exec, exec_with, one, serve, unique, with};
 
 async fn account(home: Home) -> Option<(TestUser, Sshd, McpClient)> {
     let user = TestUser::builder().home(home).create()?;
@@ -115,7 +115,7 @@ async fn f34_user_account_that_used_up_its_forks_is_ended_at_the_deadline(#[case
     let nobody = || processes_of(&user).is_empty();
     assert!(wait_until(Duration::from_secs(10), nobody).await);
     std::fs::write(user.home().join(".bashrc"), "ulimit -u 14\n").unwrap();
-    let sleep = format!("sleep 9143.{}", std::process::id());
+    let sleep = format!("sleep 9143.{}", unique());
     let filled = format!("{begin}dash -c 'while :; do {sleep} & done'; {sleep}");
     let more = json!({"timeout_s": 2});
     let begun = Instant::now();
@@ -178,7 +178,7 @@ async fn assert_works_without_room(client: &McpClient) {
             assert_eq!(reply.json["stdout"], stdin);
         }
     }
-    let sleep = format!("sleep 9144.{}", std::process::id());
+    let sleep = format!("sleep 9144.{}", unique());
     let reply = exec_with(
         client,
         &format!("setsid {sleep} & {sleep}"),

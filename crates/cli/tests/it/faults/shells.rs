@@ -11,7 +11,7 @@ use remote_sandbox_testkit::wait::wait_until;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::{entry, exec, exec_with, one, serve, with};
+use crate::support::{entry, exec, exec_with, one, serve, unique, with};
 
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
@@ -158,7 +158,7 @@ async fn f31_variables_of_any_name_arrive_as_they_are() {
         let expected: String = names.iter().map(|name| format!("<{name}>\n")).collect();
         assert_eq!(reply.json["stdout"], expected, "{}", reply.text);
     }
-    let sleep = format!("sleep 9131.{}", std::process::id());
+    let sleep = format!("sleep 9131.{}", unique());
     let forged =
         json!({"env": {"REMOTE_SANDBOX_RUN": "forged", "t": "x", "n": "1"}, "timeout_s": 2});
     let reply = exec_with(&client, &format!("setsid -f {sleep}; {sleep}"), forged).await;
@@ -222,7 +222,7 @@ async fn f32_user_account_with_any_login_shell_runs_bash_all_the_same(#[case] sh
     assert_ordinary(&client, user.home()).await;
     let signalled = exec(&client, "kill -SEGV $$").await;
     assert_eq!(signalled.json["signal"], "SEGV", "{}", signalled.text);
-    let sleep = format!("sleep 9132.{}", std::process::id());
+    let sleep = format!("sleep 9132.{}", unique());
     let command = format!("setsid {sleep} & trap '' TERM; {sleep}; {sleep}");
     let begun = Instant::now();
     let reply = exec_with(&client, &command, json!({"timeout_s": 1})).await;
