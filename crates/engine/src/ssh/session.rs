@@ -113,8 +113,12 @@ impl Session {
 
     /// Asks the host for a sign of life.
     pub(crate) async fn answers(&self) -> bool {
-        let ping = tokio::time::timeout(PING_LIMIT, self.handle.send_ping()).await;
-        let alive = matches!(ping, Ok(Ok(()))) && !self.handle.is_closed();
+        // The library's own ping does not tell an answer from the end of the connection.
+        let question = self
+            .handle
+            .send_global_request("keepalive@openssh.com", &[], true);
+        let answer = tokio::time::timeout(PING_LIMIT, question).await;
+        let alive = matches!(answer, Ok(Ok(_) | Err(russh::Error::RequestDenied)));
         if !alive {
             self.retire();
         }
