@@ -83,7 +83,8 @@ async fn end_over_detour(pool: &Pool, target: &Target, deadline: Instant) -> Opt
     let fresh = tokio::time::timeout_at(deadline, pool.fresh_session()).await;
     let Ok(Ok(fresh)) = fresh else { return None };
     let report = ask(&fresh, target, Purpose::End, deadline).await.ok();
-    fresh.disconnect().await;
+    // Saying goodbye must not delay the reply.
+    tokio::spawn(async move { fresh.disconnect().await });
     report
 }
 

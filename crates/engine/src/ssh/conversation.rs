@@ -38,7 +38,7 @@ const KILL_PATIENCE: Duration = Duration::from_millis(200);
 const MOST_UNDER_WAY: u64 = 64 << 20;
 
 /// How long handing a signal to the connection may take.
-const SIGNAL_LIMIT: Duration = Duration::from_millis(100);
+const SIGNAL_LIMIT: Duration = Duration::from_millis(40);
 
 /// The end of a channel may be seen a moment before the end of its connection.
 const FAREWELL_LIMIT: Duration = Duration::from_millis(100);
@@ -285,6 +285,7 @@ impl<'a> Conversation<'a> {
                 }
             }
         };
+        let answered = report.is_some();
         let left = control::left_running(report);
         if target.started.is_none() && self.ends_before(patience).await {
             return LeftRunning::Nothing;
@@ -293,7 +294,14 @@ impl<'a> Conversation<'a> {
             // For this the host need not start anything, so it works where nothing can be started.
             signal(outgoing, Sig::KILL).await;
         }
-        if target.started.is_none() && !self.ends_before(clock::instant() + KILL_PATIENCE).await {
+        // A host that gave no answer has used up the time there is.
+        let patience = clock::instant()
+            + if answered {
+                KILL_PATIENCE
+            } else {
+                Duration::ZERO
+            };
+        if target.started.is_none() && !self.ends_before(patience).await {
             // It was not seen to start and not seen to end either.
             return LeftRunning::Unknown;
         }
