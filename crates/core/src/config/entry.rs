@@ -8,8 +8,8 @@ use super::problem::shown;
 use super::raw::Value;
 use super::reference::{self, KeyPlace};
 use super::{
-    Fault, HostKeyPolicy, HostKeySettings, Limits, Problem, SandboxConfig, SecretSource,
-    SshSettings,
+    Fault, HostKeyPolicy, HostKeySettings, Identities, Limits, Problem, Reach, SandboxConfig,
+    SecretSource, SshSettings, Surroundings, Transport, Way,
 };
 use crate::ids::{SANDBOX_NAME_MAX_CHARS, SandboxName};
 use crate::secret::Secret;
@@ -51,9 +51,12 @@ pub(super) fn read(
         key_file: fields.path("key_file")?,
         key_passphrase: secret(fields, "key_passphrase")?,
         password: secret(fields, "password")?,
+        identities: Identities::default(),
+        way: Way::Direct,
         host_keys: HostKeySettings {
             policy: policy(fields)?.unwrap_or(default_policy),
             known_hosts_files: fields.paths("known_hosts_files")?,
+            name: None,
         },
         limits: limits(fields)?,
         host,
@@ -74,7 +77,10 @@ pub(super) fn read(
     Ok(SandboxConfig {
         name,
         origin: fields.place.entry_text(),
-        ssh,
+        reach: Reach::Host(ssh),
+        transport: Transport::Builtin,
+        surroundings: Surroundings::default(),
+        tags: Vec::new(),
         notes,
     })
 }

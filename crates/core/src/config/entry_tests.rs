@@ -1,4 +1,5 @@
 use std::path::Path;
+use std::time::Duration;
 
 use rstest::rstest;
 
@@ -11,12 +12,12 @@ fn list_gives_sandboxes_with_defaults() {
     let sandbox = only(&config);
     assert_eq!(sandbox.name.as_str(), "10.0.0.1");
     assert_eq!(sandbox.origin, "REMOTE_SANDBOX_LIST[0]");
-    assert_eq!(sandbox.ssh.host, "10.0.0.1");
-    assert_eq!(sandbox.ssh.port, 22);
-    assert_eq!(sandbox.ssh.user, "u");
-    assert_eq!(clear(sandbox.ssh.password.as_ref()), "p");
-    assert_eq!(sandbox.ssh.host_keys, HostKeySettings::default());
-    assert_eq!(sandbox.ssh.limits, Limits::default());
+    assert_eq!(sandbox.ssh().host, "10.0.0.1");
+    assert_eq!(sandbox.ssh().port, 22);
+    assert_eq!(sandbox.ssh().user, "u");
+    assert_eq!(clear(sandbox.ssh().password.as_ref()), "p");
+    assert_eq!(sandbox.ssh().host_keys, HostKeySettings::default());
+    assert_eq!(sandbox.ssh().limits, Limits::default());
     assert!(sandbox.notes.is_empty());
     assert!(config.problems.is_empty());
     assert_eq!(config.settings, Settings::default());
@@ -48,7 +49,7 @@ fn toml_file_gives_sandboxes_with_every_key() {
         keepalive_max = 5
         "#,
     );
-    let ssh = &only(&config).ssh;
+    let ssh = only(&config).ssh();
     assert_eq!(only(&config).origin, "/c.toml:7: sandbox[0]");
     assert_eq!((ssh.host.as_str(), ssh.port), ("fe80::1", 2222));
     assert_eq!(ssh.key_file.as_deref(), Some(Path::new("/h/.ssh/id")));
@@ -250,7 +251,7 @@ fn entry_is_disabled_when_a_value_is_out_of_range(
 #[case("\"\"", 22)]
 fn port_is_taken_as_number_or_text(#[case] value: &str, #[case] wanted: u16) {
     let config = from_list(&format!(r#"[{{{COMPLETE},"port":{value}}}]"#));
-    assert_eq!(only(&config).ssh.port, wanted);
+    assert_eq!(only(&config).ssh().port, wanted);
 }
 
 #[test]
@@ -270,7 +271,7 @@ fn long_host_is_cut_when_it_gives_the_name() {
     let list = format!(r#"[{{"host":"{host}","user":"u","password":"p"}}]"#);
     let config = from_list(&list);
     assert_eq!(only(&config).name.as_str(), "h".repeat(64));
-    assert_eq!(only(&config).ssh.host, host);
+    assert_eq!(only(&config).ssh().host, host);
     assert_eq!(
         only(&config).notes,
         ["the name is the host cut to 64 characters"]
@@ -342,9 +343,12 @@ fn secret_comes_from_the_named_variable_in_list_and_file() {
     let config = resolve(&sources(&variables, Some(("/c.json", &file))));
     assert_eq!(summary(&config), ["e", "f"]);
     for sandbox in config.ready() {
-        assert_eq!(clear(sandbox.ssh.password.as_ref()), "hunter22");
-        assert_eq!(clear(sandbox.ssh.key_passphrase.as_ref()), "correct horse");
-        assert_eq!(sandbox.ssh.key_file.as_deref(), Some(Path::new("/h/k")));
+        assert_eq!(clear(sandbox.ssh().password.as_ref()), "hunter22");
+        assert_eq!(
+            clear(sandbox.ssh().key_passphrase.as_ref()),
+            "correct horse"
+        );
+        assert_eq!(sandbox.ssh().key_file.as_deref(), Some(Path::new("/h/k")));
     }
 }
 

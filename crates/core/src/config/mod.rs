@@ -10,16 +10,22 @@ mod raw;
 mod reference;
 mod resolve;
 mod settings;
+mod ssh;
+mod surroundings;
 
 pub use paths::{FileChoice, PathError, Platform, config_file_location, state_dir};
 pub use problem::{EntryPlace, Fault, Origin, Place, Problem};
 pub use reference::{KEYS, Key, KeyPlace, VARIABLES, Variable, reference_markdown};
 pub use resolve::resolve;
+pub use ssh::{
+    AgentChoice, AliasSettings, GivenLimits, HostKeyPolicy, HostKeySettings, Identities, Limits,
+    Reach, SecretSource, SshAlias, SshAliasError, SshSettings, Transport, Way,
+};
+pub use surroundings::Surroundings;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::ids::SandboxName;
 use crate::secret::Secret;
@@ -197,121 +203,15 @@ pub struct SandboxConfig {
     /// Where it was configured, for messages.
     pub origin: String,
     /// How to reach it.
-    pub ssh: SshSettings,
+    pub reach: Reach,
+    /// Which program carries the connection.
+    pub transport: Transport,
+    /// What every command in it finds.
+    pub surroundings: Surroundings,
+    /// Words by which sandboxes are chosen.
+    pub tags: Vec<String>,
     /// Things worth knowing that do not prevent its use.
     pub notes: Vec<String>,
-}
-
-/// How to reach a host by SSH.
-#[derive(Debug, Clone)]
-pub struct SshSettings {
-    /// Name or address, an IPv6 address without brackets.
-    pub host: String,
-    /// The TCP port.
-    pub port: u16,
-    /// The user to log in as.
-    pub user: String,
-    /// The private key, as an absolute path.
-    pub key_file: Option<PathBuf>,
-    /// Where the passphrase of the private key comes from.
-    pub key_passphrase: Option<SecretSource>,
-    /// Where the password comes from.
-    pub password: Option<SecretSource>,
-    /// How the host proves who it is.
-    pub host_keys: HostKeySettings,
-    /// How long each step may take.
-    pub limits: Limits,
-}
-
-/// Where a secret comes from.
-#[derive(Clone)]
-pub enum SecretSource {
-    /// It is known already.
-    Clear(Secret<String>),
-    /// A program prints it: the program and its arguments, started without a shell.
-    Command(Vec<String>),
-}
-
-impl fmt::Debug for SecretSource {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Clear(secret) => formatter.debug_tuple("Clear").field(secret).finish(),
-            // Whoever mistakes the key for `password` writes the secret where the program belongs.
-            Self::Command(arguments) => write!(formatter, "Command({} texts)", arguments.len()),
-        }
-    }
-}
-
-/// How a host proves who it is.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct HostKeySettings {
-    /// What to do with a key that is not known.
-    pub policy: HostKeyPolicy,
-    /// The files with known keys; empty means the user's own.
-    pub known_hosts_files: Vec<PathBuf>,
-}
-
-/// What to do with the key of a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum HostKeyPolicy {
-    /// Trust the key of a host never seen before and remember it; refuse a changed one.
-    #[default]
-    AcceptNew,
-    /// Refuse every key that is not known already.
-    Strict,
-    /// Check nothing.
-    Insecure,
-}
-
-impl HostKeyPolicy {
-    /// Reads the spelling used in the configuration.
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "accept-new" => Some(Self::AcceptNew),
-            "strict" => Some(Self::Strict),
-            "insecure" => Some(Self::Insecure),
-            _ => None,
-        }
-    }
-
-    /// The spelling used in the configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::AcceptNew => "accept-new",
-            Self::Strict => "strict",
-            Self::Insecure => "insecure",
-        }
-    }
-}
-
-/// How long each step of a connection may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Name lookup and TCP connection.
-    pub tcp: Duration,
-    /// The first line of the server.
-    pub banner: Duration,
-    /// The key exchange.
-    pub key_exchange: Duration,
-    /// The login.
-    pub authentication: Duration,
-    /// The pause between two signs of life.
-    pub keepalive_interval: Duration,
-    /// How many unanswered signs of life mean that the link is dead.
-    pub keepalive_max: u32,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            tcp: Duration::from_secs(10),
-            banner: Duration::from_secs(10),
-            key_exchange: Duration::from_secs(15),
-            authentication: Duration::from_secs(20),
-            keepalive_interval: Duration::from_secs(15),
-            keepalive_max: 3,
-        }
-    }
 }
 
 /// What holds for all sandboxes.

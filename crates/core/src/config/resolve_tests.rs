@@ -171,7 +171,7 @@ fn later_of_two_entries_with_one_name_wins() {
             "a"
         ]
     );
-    assert_eq!(config.ready().next().unwrap().ssh.host, "new");
+    assert_eq!(config.ready().next().unwrap().ssh().host, "new");
     assert!(matches!(config.find("a"), Some(SandboxEntry::Ready(_))));
     assert!(config.find("b").is_none());
 }
@@ -199,7 +199,7 @@ fn environment_wins_over_the_file() {
     let config = resolve(&sources(&variables, Some(("/c.toml", file))));
     assert_eq!(summary(&config), ["a", "other"]);
     let first = config.ready().next().unwrap();
-    assert_eq!(first.ssh.host, "h");
+    assert_eq!(first.ssh().host, "h");
     assert_eq!(
         first.notes,
         ["the entry with this name in /c.toml:3: sandbox[0] is not used"]
@@ -241,7 +241,7 @@ fn single_variables_count_only_without_a_list(#[case] list: Option<&str>, #[case
     let config = resolve(&sources(&variables, None));
     assert_eq!(summary(&config), wanted);
     if wanted == ["single"] {
-        let ssh = &only(&config).ssh;
+        let ssh = only(&config).ssh();
         assert_eq!((ssh.port, ssh.user.as_str()), (2222, "u"));
         assert_eq!(ssh.key_file.as_deref(), Some(Path::new("/h/k")));
         assert_eq!(clear(ssh.password.as_ref()), "secret");

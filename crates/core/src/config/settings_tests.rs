@@ -107,8 +107,8 @@ fn entry_policy_wins_over_the_file(
         Some(("/c.toml", "host_key_policy='strict'")),
     ));
     let all: Vec<_> = config.ready().collect();
-    assert_eq!(all[0].ssh.host_keys.policy, wanted);
+    assert_eq!(all[0].ssh().host_keys.policy, wanted);
     assert_eq!(all[0].notes.len(), notes);
-    assert_eq!(all[1].ssh.host_keys.policy, HostKeyPolicy::Strict);
+    assert_eq!(all[1].ssh().host_keys.policy, HostKeyPolicy::Strict);
     assert_eq!(wanted.as_str(), text);
 }

@@ -57,3 +57,13 @@ pub(super) fn clear(source: Option<&SecretSource>) -> &str {
 pub(super) const ENTRY: &str = r#"{"name":"a","host":"h","user":"u","password":"p"}"#;
 
 pub(super) const COMPLETE: &str = r#""host":"h","user":"u","password":"p""#;
+
+impl super::SandboxConfig {
+    /// The settings of an entry that says everything itself.
+    pub(crate) fn ssh(&self) -> &super::SshSettings {
+        match &self.reach {
+            super::Reach::Host(settings) => settings,
+            super::Reach::Alias(_) => panic!("an alias"),
+        }
+    }
+}

@@ -1,8 +1,10 @@
 //! Values that must not be shown, and the masking of them in text that is shown.
 
 mod mask;
+mod name;
 
 pub use mask::{MASKED, Mask, MaskStream, SHORTEST_MASKED_CHARS};
+pub use name::{SecretName, SecretNameError};
 
 use std::fmt;
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use remote_sandbox_core::config::{
-    Config, ConfigText, Environment, FileChoice, PathError, Platform, Problem, SOURCE_MAX_BYTES,
-    Sources, config_file_location, resolve, state_dir,
+    Config, ConfigText, Environment, FileChoice, PathError, Platform, Problem, Reach,
+    SOURCE_MAX_BYTES, Sources, config_file_location, resolve, state_dir,
 };
 use remote_sandbox_core::secret::Mask;
 
@@ -80,7 +80,10 @@ impl Engine {
         let dialer = Arc::new(Dialer::new(store, keeper));
         let mut sandboxes: BTreeMap<String, Arc<dyn Sandbox>> = BTreeMap::new();
         for entry in config.ready() {
-            let sandbox = SshSandbox::new(entry, dialer.clone());
+            let Reach::Host(settings) = &entry.reach else {
+                continue;
+            };
+            let sandbox = SshSandbox::new(entry, settings, dialer.clone());
             sandboxes.insert(entry.name.to_string(), Arc::new(sandbox));
         }
         let audit = Arc::new(Audit::new(&state, mask.clone()));

@@ -55,8 +55,8 @@ pub struct SshSandbox {
 
 impl SshSandbox {
     /// A sandbox for a configuration entry; nothing is connected yet.
-    pub fn new(config: &SandboxConfig, dialer: Arc<Dialer>) -> Self {
-        let settings = Arc::new(config.ssh.clone());
+    pub fn new(config: &SandboxConfig, settings: &SshSettings, dialer: Arc<Dialer>) -> Self {
+        let settings = Arc::new(settings.clone());
         SshSandbox {
             description: Description {
                 name: config.name.clone(),

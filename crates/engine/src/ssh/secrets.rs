@@ -69,6 +69,7 @@ impl SecretKeeper {
         let arguments = match source {
             SecretSource::Clear(secret) => return Ok(secret.clone()),
             SecretSource::Command(arguments) => arguments,
+            SecretSource::Stored(_) => return Err(SecretError::Empty(key)),
         };
         let output = proc::capture_output(arguments, &self.hidden, COMMAND_LIMIT)
             .await
