@@ -12,3 +12,4 @@ mod reference;
 mod sandboxes;
 mod support;
 mod tasks;
+mod warm;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use remote_sandbox_testkit::mcp::{McpClient, McpClientBuilder, ToolReply};
 use remote_sandbox_testkit::sshd::Sshd;
-use remote_sandbox_testkit::users::TestUser;
+use remote_sandbox_testkit::users::{TestUser, TestUserBuilder};
 use serde_json::{Value, json};
 
 /// The program under test.
@@ -75,6 +75,27 @@ pub(crate) async fn exec_with(client: &McpClient, command: &str, more: Value) ->
     client
         .call_tool("exec_bash", with(json!({ "command": command }), more))
         .await
+}
+
+/// A server whose one sandbox is an account of this kind; nothing without root or that shell.
+pub(crate) async fn account(builder: TestUserBuilder) -> Option<(TestUser, Sshd, McpClient)> {
+    let user = builder.create()?;
+    let sshd = Sshd::builder().user(&user).start();
+    let client = serve(&[with(entry("box", &sshd), json!({"user": user.name()}))]).await;
+    Some((user, sshd, client))
+}
+
+/// Writes a login file that belongs to the account.
+pub(crate) fn login_file(user: &TestUser, name: &str, text: &str) {
+    let path = user.home().join(name);
+    let folder = path.parent().unwrap();
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(&path, text).unwrap();
+    let mut own = Some(path.as_path());
+    while let Some(path) = own.filter(|path| *path != user.home()) {
+        std::os::unix::fs::chown(path, Some(user.uid()), None).unwrap();
+        own = path.parent();
+    }
 }
 
 /// Where a server keeps its state.

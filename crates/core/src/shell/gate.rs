@@ -101,7 +101,8 @@ impl Gate {
         let line = String::from_utf8_lossy(line);
         let mut fields = line.split(':');
         match fields.next() {
-            Some("B") => {
+            // The same words from a shell that is ready, and from one that hands over to a command.
+            Some("B" | "R") => {
                 let mut number = || fields.next().and_then(|field| field.parse::<u64>().ok());
                 let pid = number()
                     .and_then(|pid| u32::try_from(pid).ok())

@@ -7,10 +7,14 @@
 mod end;
 mod gate;
 mod run;
+mod warm;
 
 pub use end::{EndReport, Purpose, Survivor, Target, end_script, parse_end_report};
 pub use gate::{Gate, Started};
-pub use run::{EnvironmentName, RunSpec, ScriptError, StdinText, TimeoutProgram, run_script};
+pub use run::{
+    EnvironmentName, RunSpec, ScriptError, ShellAge, StdinText, TimeoutProgram, run_script,
+};
+pub use warm::ready_script;
 
 /// The one command line that a login shell is asked to run.
 pub const CONSTANT_COMMAND: &str = "exec sh";

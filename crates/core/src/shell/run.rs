@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::warm::STILL_FRESH;
 use super::{TOKEN_VARIABLE, quote};
 use crate::ids::RunToken;
 
@@ -118,6 +119,27 @@ pub enum TimeoutProgram {
     Absent,
 }
 
+impl TimeoutProgram {
+    /// How scripts write it, once it is known.
+    pub(super) fn letter(self) -> Option<char> {
+        match self {
+            TimeoutProgram::Unknown => None,
+            TimeoutProgram::WithKill => Some('k'),
+            TimeoutProgram::Plain => Some('p'),
+            TimeoutProgram::Absent => Some('n'),
+        }
+    }
+}
+
+/// Which shell a script goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShellAge {
+    /// One that was just started for it.
+    New,
+    /// One that has waited for it, with [`ready_script`](super::ready_script) done.
+    Waiting,
+}
+
 /// One command of a caller, checked and ready to be sent.
 #[derive(Debug, Clone)]
 pub struct RunSpec {
@@ -206,18 +228,25 @@ pub fn run_script(
     token: &RunToken,
     last_resort_s: u64,
     program: TimeoutProgram,
+    age: ShellAge,
 ) -> String {
     let mut script = String::with_capacity(spec.command.len() + 2048);
     // The braces make `sh` read all of it before it runs any of it.
     script.push_str("{\n");
     let _ = writeln!(script, "t={token}");
-    script.push_str(WHO_AM_I);
-    script.push_str(match program {
-        TimeoutProgram::Unknown => FIND_TIMEOUT,
-        TimeoutProgram::WithKill => "k=k\n",
-        TimeoutProgram::Plain => "k=p\n",
-        TimeoutProgram::Absent => "k=n\n",
-    });
+    match (age, program.letter()) {
+        // It knows who it is and which programs there are.
+        (ShellAge::Waiting, _) => script.push_str(STILL_FRESH),
+        (ShellAge::New, letter) => {
+            script.push_str(WHO_AM_I);
+            match letter {
+                None => script.push_str(FIND_TIMEOUT),
+                Some(letter) => {
+                    let _ = writeln!(script, "k={letter}");
+                }
+            }
+        }
+    }
     if let Some(cwd) = &spec.cwd {
         push_change_directory(&mut script, cwd);
     }
@@ -238,7 +267,7 @@ pub fn run_script(
 /// Learns the session and start time of this shell without starting a process, and leads a session
 /// of its own where the server did not make one. `q` is the number that finds its processes: that of
 /// the session or group it leads, or 0 where it leads none and only the token can find them.
-const WHO_AM_I: &str = "\
+pub(super) const WHO_AM_I: &str = "\
 x=; [ -r /proc/$$/stat ] && read -r x </proc/$$/stat
 x=${x##*) }; set -- $x; g=${3-} q=${4-0} b=${20-0}; w=
 [ -n \"$g\" ] || g=$(ps -o pgid= -p $$ 2>/dev/null | tr -d ' ')
@@ -248,7 +277,7 @@ fi
 ";
 
 /// Finds out which `timeout` the host has; costs one short process, once per connection.
-const FIND_TIMEOUT: &str = "\
+pub(super) const FIND_TIMEOUT: &str = "\
 k=n
 if command -v timeout >/dev/null 2>&1; then
 (:) # where no process can be started, this says so aloud
@@ -303,6 +332,9 @@ fn push_start(script: &mut String, spec: &RunSpec, token: &RunToken) {
         let _ = writeln!(script, "export {}={}", name.as_str(), quote(value));
     }
     let _ = writeln!(script, "export {TOKEN_VARIABLE}={token}");
+    // Background children that let go of both streams still hold this descriptor, so that their
+    // being there shows as a pipe that stays open, at no cost for everybody else.
+    let how = format!("{how} 8>&2");
     match &spec.stdin {
         None => {
             let _ = write!(script, "{how} </dev/null\n{delivered}");

@@ -33,7 +33,7 @@ fn feed(shell: &[&str], script: &str) -> Output {
 fn run(shell: &[&str], spec: &RunSpec) -> (String, String, Option<i32>) {
     let output = feed(
         shell,
-        &run_script(spec, &token(), 60, TimeoutProgram::Unknown),
+        &run_script(spec, &token(), 60, TimeoutProgram::Unknown, ShellAge::New),
     );
     let (mut out, mut err) = (Gate::new(&token()), Gate::new(&token()));
     let stdout = String::from_utf8_lossy(&out.pass(&output.stdout)).into_owned();
@@ -140,7 +140,7 @@ fn missing_directory_is_told_and_nothing_runs() {
             .unwrap();
         let output = feed(
             &shell,
-            &run_script(&spec, &token(), 60, TimeoutProgram::Absent),
+            &run_script(&spec, &token(), 60, TimeoutProgram::Absent, ShellAge::New),
         );
         let mut gate = Gate::new(&token());
         let rest = gate.pass(&output.stdout).into_owned();
@@ -154,7 +154,13 @@ fn missing_directory_is_told_and_nothing_runs() {
 fn start_is_told_with_process_and_session() {
     let output = feed(
         &["dash"],
-        &run_script(&spec("echo $$"), &token(), 60, TimeoutProgram::Unknown),
+        &run_script(
+            &spec("echo $$"),
+            &token(),
+            60,
+            TimeoutProgram::Unknown,
+            ShellAge::New,
+        ),
     );
     let mut gate = Gate::new(&token());
     gate.pass(&output.stdout);
@@ -216,7 +222,13 @@ fn end_script_ends_a_session_with_all_its_kinds_of_children() {
     for shell in shells() {
         let token = RunToken::from_uuid_bytes(*uuid_bytes());
         let command = "trap '' TERM; setsid sleep 321 & (setsid sleep 322 >/dev/null 2>&1 &) ; sleep 323 & sleep 324; sleep 325";
-        let script = run_script(&spec(command), &token, 60, TimeoutProgram::Unknown);
+        let script = run_script(
+            &spec(command),
+            &token,
+            60,
+            TimeoutProgram::Unknown,
+            ShellAge::New,
+        );
         let mut child = Command::new("setsid")
             .args(["sh", "-c", "exec sh"])
             .stdin(Stdio::piped())
@@ -266,6 +278,7 @@ fn end_script_ends_a_group_on_a_host_without_proc() {
         &token,
         60,
         TimeoutProgram::Absent,
+        ShellAge::New,
     );
     let mut child = Command::new("setsid")
         .args(["sh", "-c", "exec sh"])

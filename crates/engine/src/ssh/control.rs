@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use remote_sandbox_core::outcome::LeftRunning;
 use remote_sandbox_core::shell::{EndReport, Purpose, Target, end_script, parse_end_report};
-use russh::ChannelWriteHalf;
-use russh::client::Msg;
 use tokio::time::Instant;
 
+use super::channel::Outgoing;
 use super::pool::Pool;
 use super::script::{ScriptFailure, run_script};
 use super::session::{ChannelError, Session};
@@ -33,7 +32,7 @@ pub(super) async fn end(
     pool: &Pool,
     session: &Arc<Session>,
     target: &Target,
-    main: &ChannelWriteHalf<Msg>,
+    main: &Outgoing,
 ) -> Option<EndReport> {
     let deadline = clock::instant() + END_LIMIT;
     let ordinary = ask_until_answered(session, target, deadline);
@@ -109,7 +108,7 @@ async fn ask_until_answered(
 async fn ask_making_room(
     session: &Arc<Session>,
     target: &Target,
-    main: &ChannelWriteHalf<Msg>,
+    main: &Outgoing,
     deadline: Instant,
 ) -> Option<EndReport> {
     loop {

@@ -6,11 +6,10 @@ use std::time::Duration;
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::outcome::{LeftRunning, Outcome, StopReason};
 use remote_sandbox_core::output::{clean_line, clean_text};
-use remote_sandbox_core::shell::{Gate, Purpose, Target};
-use russh::client::Msg;
-use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Sig};
+use remote_sandbox_core::shell::{Gate, Purpose, ShellAge, Target};
 use tokio::sync::watch;
 
+use super::channel::{Heard, Incoming, NotTaken, Outgoing, Signal};
 use super::control;
 use super::pool::Pool;
 use super::run::NotStarted;
@@ -27,6 +26,10 @@ const HELD_LIMIT: Duration = Duration::from_secs(3);
 
 /// Silence after which the host is asked whether it has anything more to send.
 const QUIET: Duration = Duration::from_secs(1);
+
+/// A shell that waited takes a command up at once; after this long the host is asked whether it is
+/// there at all.
+const SLOW_START: Duration = Duration::from_secs(3);
 
 /// Time between TERM and KILL.
 const TERM_PATIENCE: Duration = Duration::from_secs(2);
@@ -57,6 +60,18 @@ pub(super) async fn stopped(stop: &mut watch::Receiver<Option<StopReason>>) -> S
     }
 }
 
+/// Waits until a host that should have taken a command up turns out not to answer. Only a shell that
+/// waited can be sent a command without a word from the host, over a link that may be dead.
+async fn silence(session: Arc<Session>, age: ShellAge) {
+    if age == ShellAge::Waiting {
+        tokio::time::sleep(SLOW_START).await;
+        if !session.answers().await {
+            return;
+        }
+    }
+    std::future::pending().await
+}
+
 /// The end of a run whose connection broke.
 pub(super) fn lost(session: &Session) -> Ended {
     Ended {
@@ -82,7 +97,8 @@ pub(super) struct Conversation<'a> {
     session: Arc<Session>,
     sink: &'a Sink,
     target: Target,
-    incoming: ChannelReadHalf,
+    incoming: Incoming,
+    age: ShellAge,
 }
 
 /// What ended the first part of a conversation.
@@ -93,6 +109,8 @@ enum Turn {
     PipeHeld,
     /// We have to end it.
     Interrupt(Outcome),
+    /// The host does not answer any more.
+    Silent,
 }
 
 impl<'a> Conversation<'a> {
@@ -101,7 +119,8 @@ impl<'a> Conversation<'a> {
         token: &RunToken,
         session: Arc<Session>,
         sink: &'a Sink,
-        incoming: ChannelReadHalf,
+        incoming: Incoming,
+        age: ShellAge,
     ) -> Self {
         Conversation {
             out: Gate::new(token),
@@ -119,6 +138,7 @@ impl<'a> Conversation<'a> {
                 started: None,
             },
             incoming,
+            age,
         }
     }
 
@@ -127,12 +147,12 @@ impl<'a> Conversation<'a> {
         mut self,
         pool: &Pool,
         order: &mut Order,
-        outgoing: &ChannelWriteHalf<Msg>,
+        outgoing: &Outgoing,
         script: String,
-    ) -> (Option<ChannelReadHalf>, Result<Ended, NotStarted>) {
+    ) -> (Option<Incoming>, Result<Ended, NotStarted>) {
         let send = async {
-            outgoing.data_bytes(script.into_bytes()).await?;
-            outgoing.eof().await
+            outgoing.send(script).await?;
+            outgoing.finish().await
         };
         tokio::pin!(send);
         let turn = self.listen(order, send).await;
@@ -147,6 +167,7 @@ impl<'a> Conversation<'a> {
                 let left = self.wait_for_pipe(order).await;
                 self.conclude(order, left)
             }
+            Turn::Silent => Ok(lost(&self.session)),
             Turn::Interrupt(outcome) => {
                 let left_running = self.end_processes(pool, outgoing).await;
                 Ok(Ended {
@@ -163,18 +184,21 @@ impl<'a> Conversation<'a> {
     async fn listen(
         &mut self,
         order: &mut Order,
-        mut send: std::pin::Pin<&mut impl Future<Output = Result<(), russh::Error>>>,
+        mut send: std::pin::Pin<&mut impl Future<Output = Result<(), NotTaken>>>,
     ) -> Turn {
         let mut sent = false;
         let deadline = order.deadline;
+        let silence = silence(self.session.clone(), self.age);
+        tokio::pin!(silence);
         loop {
             tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(deadline) => return Turn::Interrupt(Outcome::TimedOut),
                 reason = stopped(&mut order.stop) => return Turn::Interrupt(Outcome::Ended(reason)),
                 _ = &mut send, if !sent => sent = true,
-                message = self.incoming.wait() => {
-                    self.take(message);
+                () = &mut silence, if !self.out.is_open() => return Turn::Silent,
+                heard = self.incoming.next() => {
+                    self.take(heard);
                     if self.closed {
                         return Turn::Closed;
                     }
@@ -208,7 +232,7 @@ impl<'a> Conversation<'a> {
             loop {
                 tokio::select! {
                     left = &mut looking => break left,
-                    message = self.incoming.wait(), if !self.closed => self.take(message),
+                    heard = self.incoming.next(), if !self.closed => self.take(heard),
                 }
             }
         };
@@ -239,7 +263,7 @@ impl<'a> Conversation<'a> {
             };
             tokio::select! {
                 biased;
-                message = self.incoming.wait() => self.take(message),
+                heard = self.incoming.next() => self.take(heard),
                 answers = silent => {
                     self.cut = !answers;
                     break;
@@ -253,24 +277,20 @@ impl<'a> Conversation<'a> {
     async fn drain_until(&mut self, until: tokio::time::Instant) -> bool {
         let drain = async {
             while !self.closed {
-                let message = self.incoming.wait().await;
-                self.take(message);
+                let heard = self.incoming.next().await;
+                self.take(heard);
             }
         };
         tokio::time::timeout_at(until, drain).await.is_ok()
     }
 
-    async fn end_processes(
-        &mut self,
-        pool: &Pool,
-        outgoing: &ChannelWriteHalf<Msg>,
-    ) -> LeftRunning {
+    async fn end_processes(&mut self, pool: &Pool, outgoing: &Outgoing) -> LeftRunning {
         let (session, target) = (self.session.clone(), self.target.clone());
         let patience = clock::instant() + TERM_PATIENCE;
         if target.started.is_none() {
             // Login files still run, and the command would after them: only the server has hold
             // of that process.
-            signal(outgoing, Sig::TERM).await;
+            signal(outgoing, Signal::Term).await;
         }
         let report = {
             let ending = control::end(pool, &session, &target, outgoing);
@@ -278,7 +298,7 @@ impl<'a> Conversation<'a> {
             loop {
                 tokio::select! {
                     report = &mut ending => break report,
-                    message = self.incoming.wait(), if !self.closed => self.take(message),
+                    heard = self.incoming.next(), if !self.closed => self.take(heard),
                 }
                 if self.exit.is_some() && !self.out.is_open() {
                     return LeftRunning::Nothing;
@@ -292,7 +312,7 @@ impl<'a> Conversation<'a> {
         }
         if target.started.is_none() || left == LeftRunning::Unknown {
             // For this the host need not start anything, so it works where nothing can be started.
-            signal(outgoing, Sig::KILL).await;
+            signal(outgoing, Signal::Kill).await;
         }
         // A host that gave no answer has used up the time there is.
         let patience = clock::instant()
@@ -316,23 +336,23 @@ impl<'a> Conversation<'a> {
     async fn ends_before(&mut self, until: tokio::time::Instant) -> bool {
         let end = async {
             while self.exit.is_none() && !self.closed {
-                let message = self.incoming.wait().await;
-                self.take(message);
+                let heard = self.incoming.next().await;
+                self.take(heard);
             }
         };
         let _ = tokio::time::timeout_at(until, end).await;
         self.exit.is_some()
     }
 
-    fn take(&mut self, message: Option<ChannelMsg>) {
-        match message {
+    fn take(&mut self, heard: Option<Heard>) {
+        match heard {
             None => self.closed = true,
-            Some(ChannelMsg::Eof) => self.whole = true,
-            Some(ChannelMsg::Close) => {
+            Some(Heard::NoMoreOutput) => self.whole = true,
+            Some(Heard::Closed) => {
                 self.whole = true;
                 self.closed = true;
             }
-            Some(ChannelMsg::Data { data }) => {
+            Some(Heard::Out(data)) => {
                 self.received += data.len() as u64;
                 let was_open = self.out.is_open();
                 let own = self.out.pass(&data);
@@ -345,30 +365,40 @@ impl<'a> Conversation<'a> {
                     (self.sink)(Event::Output(Stream::Out, &own));
                 }
             }
-            Some(ChannelMsg::ExtendedData { data, .. }) => {
+            Some(Heard::Err(data)) => {
                 self.received += data.len() as u64;
                 let own = self.err.pass(&data);
                 if !own.is_empty() {
                     (self.sink)(Event::Output(Stream::Err, &own));
                 }
             }
-            Some(ChannelMsg::Failure) => {
+            Some(Heard::Refused) => {
                 self.refused = true;
                 self.closed = true;
             }
-            Some(ChannelMsg::ExitStatus { exit_status }) => {
-                self.exit.get_or_insert(Outcome::Exited(exit_status));
+            Some(Heard::Exited(code)) => {
+                self.exit.get_or_insert(Outcome::Exited(code));
             }
-            Some(ChannelMsg::ExitSignal { signal_name, .. }) => {
-                self.exit
-                    .get_or_insert(Outcome::Signalled(signal_word(&signal_name)));
+            Some(Heard::Signalled(name)) => {
+                self.exit.get_or_insert(Outcome::Signalled(name));
             }
-            Some(_) => {}
         }
+    }
+
+    /// Whether a shell that had waited ended without taking the command up. Only what was heard to
+    /// its end tells that: a connection that broke may have swallowed the word.
+    fn is_unused(&self) -> bool {
+        let said_so = self.refused || self.out.refused() == Some("stale");
+        let heard_to_the_end = self.whole && self.closed && !self.out.is_open();
+        self.age == ShellAge::Waiting
+            && (said_so || heard_to_the_end && self.session.is_connected())
     }
 
     /// Says how it ended, from what arrived.
     fn conclude(&self, order: &Order, left_running: LeftRunning) -> Result<Ended, NotStarted> {
+        if self.is_unused() {
+            return Err(NotStarted::Unused);
+        }
         if self.refused {
             let words = "it refused to start a shell for this login".to_owned();
             return Err(NotStarted::Refused { words });
@@ -432,7 +462,7 @@ impl<'a> Conversation<'a> {
 }
 
 /// Has the server signal the group of the process it started.
-async fn signal(outgoing: &ChannelWriteHalf<Msg>, signal: Sig) {
+async fn signal(outgoing: &Outgoing, signal: Signal) {
     let sent = tokio::time::timeout(SIGNAL_LIMIT, outgoing.signal(signal)).await;
     if !matches!(sent, Ok(Ok(()))) {
         tracing::debug!("a signal could not be sent");
@@ -445,12 +475,5 @@ fn ending(outcome: &Outcome) -> String {
         Outcome::Exited(code) => format!("exit code {code}"),
         Outcome::Signalled(name) => format!("signal {name}"),
         other => other.word().to_owned(),
-    }
-}
-
-fn signal_word(signal: &Sig) -> String {
-    match signal {
-        Sig::Custom(name) => clean_line(name, 20),
-        known => format!("{known:?}"),
     }
 }

@@ -2,6 +2,7 @@
 
 mod auth;
 mod backoff;
+mod channel;
 mod control;
 mod conversation;
 mod dial;
@@ -16,6 +17,7 @@ mod script;
 mod secrets;
 mod session;
 mod stall;
+mod warm;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -229,7 +231,7 @@ impl Sandbox for SshSandbox {
             NotStarted::Directory { .. } => self
                 .failure(Code::NotFound, &error)
                 .hint("the command did not run; pass an existing directory as `cwd`, or make it first"),
-            NotStarted::Refused { .. } => self
+            NotStarted::Refused { .. } | NotStarted::Unused => self
                 .failure(Code::RemoteRefused, &error)
                 .hint("the command did not run; log in by hand once and see what the host says"),
         })

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use remote_sandbox_core::outcome::StopReason;
-use remote_sandbox_core::shell::{CONSTANT_COMMAND, run_script};
-use russh::client::Msg;
-use russh::{Channel, ChannelReadHalf, ChannelWriteHalf};
+use remote_sandbox_core::shell::{ShellAge, run_script};
 use tokio::sync::watch;
 
-use super::conversation::{Conversation, lost, stopped};
+use super::channel::Shell;
+use super::conversation::{Conversation, stopped};
 use super::pool::{Eagerness, Pool, PoolError};
-use super::session::{ChannelError, OpenChannel, Place};
+use super::session::{ChannelError, Place, Session};
+use super::warm::{self, Use};
 use crate::clock;
 use crate::sandbox::{Ended, Order, Sink};
 
@@ -50,70 +50,101 @@ pub enum NotStarted {
         /// What the host said.
         words: String,
     },
+    /// The shell that had waited for the command ended before it took it up.
+    #[error("the shell that waited for the command is gone")]
+    Unused,
+}
+
+impl NotStarted {
+    fn unheard() -> Self {
+        NotStarted::Refused {
+            words: "no reason given".to_owned(),
+        }
+    }
+}
+
+/// A shell to run a command in, and how old it is.
+struct Found {
+    place: Place,
+    shell: Shell,
+    age: ShellAge,
 }
 
 /// Runs a command to its end.
 pub(super) async fn run(pool: &Pool, mut order: Order, sink: &Sink) -> Result<Ended, NotStarted> {
-    let (place, channel, open) = match stop_or(&mut order.stop.clone(), open(pool, &order)).await {
-        Ok(opened) => opened?,
-        Err(_) => return Err(PoolError::Cancelled.into()),
-    };
-    let session = place.session().clone();
-    let (incoming, outgoing) = channel.split();
-    let request = outgoing.exec(true, CONSTANT_COMMAND);
-    if !matches!(
-        tokio::time::timeout_at(order.deadline, request).await,
-        Ok(Ok(()))
-    ) {
-        // The request is in nobody's hands yet, but the library does not say so for certain.
-        session.retire();
-        return Ok(lost(&session));
+    let mut wanted = ShellAge::Waiting;
+    loop {
+        let finding = find_shell(pool, &order, wanted);
+        let found = match stop_or(&mut order.stop.clone(), finding).await {
+            Ok(found) => found?,
+            Err(_) => return Err(PoolError::Cancelled.into()),
+        };
+        let age = found.age;
+        match run_in(pool, &mut order, sink, found).await {
+            // The shell ended before it took the command up, and said so or was heard to the end.
+            Err(NotStarted::Unused) if age == ShellAge::Waiting => wanted = ShellAge::New,
+            Err(NotStarted::Unused) => return Err(NotStarted::unheard()),
+            ended => return ended,
+        }
     }
+}
+
+async fn run_in(
+    pool: &Pool,
+    order: &mut Order,
+    sink: &Sink,
+    found: Found,
+) -> Result<Ended, NotStarted> {
+    let Found { place, shell, age } = found;
+    let session = place.session().clone();
+    let Shell {
+        incoming,
+        outgoing,
+        open,
+    } = shell;
     let seconds = order.timeout.as_secs_f64().ceil() as u64 + LAST_RESORT_GRACE_S;
-    let script = run_script(
-        &order.spec,
-        &order.token,
-        seconds,
-        session.timeout_program(),
-    );
-    let conversation = Conversation::new(&order.token, session, sink, incoming);
-    let ended = conversation.hold(pool, &mut order, &outgoing, script).await;
+    let program = session.timeout_program();
+    let script = run_script(&order.spec, &order.token, seconds, program, age);
+    let conversation = Conversation::new(&order.token, session, sink, incoming, age);
+    let (rest, ended) = conversation.hold(pool, order, &outgoing, script).await;
     drop(place);
-    let (rest, ended) = ended;
     if let Some(incoming) = rest {
-        give_up(incoming, outgoing, open);
+        let shell = Shell {
+            incoming,
+            outgoing,
+            open,
+        };
+        shell.give_up(DRAIN_LIMIT);
     }
     ended
 }
 
-/// Keeps reading a channel that nobody waits for any more, for an undrained channel stops them all.
-fn give_up(mut incoming: ChannelReadHalf, outgoing: ChannelWriteHalf<Msg>, open: OpenChannel) {
-    tokio::spawn(async move {
-        let _ = outgoing.close().await;
-        let drain = async { while incoming.wait().await.is_some() {} };
-        let _ = tokio::time::timeout(DRAIN_LIMIT, drain).await;
-        drop(open);
-    });
-}
-
-/// A channel on a connection, waiting in line where the host allows no more of them.
-async fn open(
-    pool: &Pool,
-    order: &Order,
-) -> Result<(Place, Channel<Msg>, OpenChannel), NotStarted> {
+/// A shell on a connection: one that waits where there is one, else a new one, in line where the
+/// host allows no more of them.
+async fn find_shell(pool: &Pool, order: &Order, wanted: ShellAge) -> Result<Found, NotStarted> {
     let (mut refusals, mut breaks) = (0, 0);
     loop {
         let place = pool.place(order.deadline, Eagerness::Patient).await?;
-        let opening = place.session().open_channel();
-        match tokio::time::timeout_at(order.deadline.min(clock::instant() + OPEN_LIMIT), opening)
+        let session = place.session().clone();
+        let starting = async {
+            if !session.is_awake().await {
+                return Err(ChannelError::Gone(session.farewell()));
+            }
+            shell_on(&session, wanted).await
+        };
+        match tokio::time::timeout_at(order.deadline.min(clock::instant() + OPEN_LIMIT), starting)
             .await
         {
             // Nothing was sent yet: a new connection may be tried.
-            Err(_) => place.session().retire(),
-            Ok(Ok((channel, open))) => return Ok((place, channel, open)),
+            Err(_) => session.retire(),
+            Ok(Ok((shell, age))) => {
+                warm::refill(&session, Use::Command);
+                return Ok(Found { place, shell, age });
+            }
             Ok(Err(error)) => {
                 match error {
-                    ChannelError::Full => {}
+                    // Shells that wait may be what fills it.
+                    ChannelError::Full => session.warm().discard(),
                     ChannelError::Refused(_) => refusals += 1,
                     ChannelError::Gone(_) => breaks += 1,
                 }
@@ -128,6 +159,18 @@ async fn open(
             return Err(PoolError::Late("a free session on the host").into());
         }
     }
+}
+
+async fn shell_on(
+    session: &Arc<Session>,
+    wanted: ShellAge,
+) -> Result<(Shell, ShellAge), ChannelError> {
+    if wanted == ShellAge::Waiting
+        && let Some(shell) = session.warm().take().await
+    {
+        return Ok((shell, ShellAge::Waiting));
+    }
+    Ok((session.start_shell().await?, ShellAge::New))
 }
 
 /// Waits for a future unless somebody asks for the end first.

@@ -1,17 +1,21 @@
 //! Runs one short script of ours on a channel of its own and collects what it prints.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use remote_sandbox_core::output::HeadTail;
-use remote_sandbox_core::shell::CONSTANT_COMMAND;
-use russh::client::Msg;
-use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf};
 use tokio::time::Instant;
 
+use super::channel::{Heard, Shell};
 use super::session::{ChannelError, Session};
+use super::warm::{self, Use};
+use crate::clock;
 
 /// Most bytes of a script's answer that are kept.
 const LONGEST_ANSWER: usize = 4 * 1024 * 1024;
+
+/// How long a channel that was given up is still drained.
+const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
 /// Why a script gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -49,59 +53,79 @@ async fn run_whole_script(
     script: String,
     deadline: Instant,
 ) -> Result<Vec<u8>, ScriptFailure> {
-    let opening = tokio::time::timeout_at(deadline, session.open_channel());
-    let (channel, open) = opening.await.map_err(|_| ScriptFailure::Late)??;
-    let (incoming, outgoing) = channel.split();
-    let work = converse(&session, incoming, &outgoing, script);
-    let result = tokio::time::timeout_at(deadline, work).await;
-    if result.is_err() {
-        // A channel that nobody waits for any more must not keep its place on the host; a link that
-        // takes nothing must not keep us.
-        tokio::spawn(async move {
-            let _ = outgoing.close().await;
-            drop(open);
-        });
+    let waiting = tokio::time::timeout_at(deadline, session.warm().take());
+    if let Some(shell) = waiting.await.map_err(|_| ScriptFailure::Late)? {
+        warm::refill(&session, Use::Script);
+        let answer = run_in(&session, shell, script.clone(), deadline).await;
+        // Scripts of ours may run twice, and a shell that waited may have been ended by anybody.
+        if answer.is_ok() || clock::instant() >= deadline || !session.is_live() {
+            return answer;
+        }
     }
-    result.unwrap_or(Err(ScriptFailure::Late))
+    let starting = tokio::time::timeout_at(deadline, session.start_shell());
+    let shell = starting.await.map_err(|_| ScriptFailure::Late)??;
+    warm::refill(&session, Use::Script);
+    run_in(&session, shell, script, deadline).await
 }
 
-async fn converse(
-    session: &Arc<Session>,
-    mut incoming: ChannelReadHalf,
-    outgoing: &ChannelWriteHalf<Msg>,
+async fn run_in(
+    session: &Session,
+    mut shell: Shell,
     script: String,
+    deadline: Instant,
 ) -> Result<Vec<u8>, ScriptFailure> {
-    let lost = |error: russh::Error| {
-        tracing::debug!(%error, "script could not be sent");
-        ScriptFailure::Lost(session.farewell())
-    };
-    outgoing.exec(true, CONSTANT_COMMAND).await.map_err(lost)?;
+    let work = converse(session, &mut shell, script);
+    let result = tokio::time::timeout_at(deadline, work).await;
+    // A channel that nobody waits for any more must not keep its place on the host; a link that
+    // takes nothing must not keep us.
+    match result {
+        Ok((answer, closed)) => {
+            if !closed {
+                shell.give_up(DRAIN_LIMIT);
+            }
+            answer
+        }
+        Err(_) => {
+            shell.give_up(DRAIN_LIMIT);
+            Err(ScriptFailure::Late)
+        }
+    }
+}
+
+/// Sends the script and listens to its end; also says whether the channel is closed.
+async fn converse(
+    session: &Session,
+    shell: &mut Shell,
+    script: String,
+) -> (Result<Vec<u8>, ScriptFailure>, bool) {
+    let (outgoing, incoming) = (&shell.outgoing, &mut shell.incoming);
     let send = async {
-        outgoing.data_bytes(script.into_bytes()).await?;
-        outgoing.eof().await
+        outgoing.send(script).await?;
+        outgoing.finish().await
     };
     let receive = async {
         let mut answer = HeadTail::new(LONGEST_ANSWER);
         let mut finished = false;
-        while let Some(message) = incoming.wait().await {
-            match message {
-                ChannelMsg::Data { data } => answer.push(&data),
-                ChannelMsg::Failure => return Err(ScriptFailure::Refused),
-                ChannelMsg::ExitStatus { .. } | ChannelMsg::ExitSignal { .. } => finished = true,
-                _ => {}
+        while let Some(heard) = incoming.next().await {
+            match heard {
+                Heard::Out(data) => answer.push(&data),
+                Heard::Refused => return Err(ScriptFailure::Refused),
+                Heard::Exited(_) | Heard::Signalled(_) => finished = true,
+                Heard::Closed => break,
+                Heard::Err(_) | Heard::NoMoreOutput => {}
             }
         }
         Ok((finished, answer))
     };
     tokio::pin!(send, receive);
     // A host that ends the channel early never takes the rest of the script.
-    let (finished, answer) = tokio::select! {
-        received = &mut receive => received?,
-        _ = &mut send => receive.await?,
+    let received = tokio::select! {
+        received = &mut receive => received,
+        _ = &mut send => receive.await,
     };
-    if finished {
-        Ok(answer.parts().0)
-    } else {
-        Err(ScriptFailure::Lost(session.farewell()))
+    match received {
+        Ok((true, answer)) => (Ok(answer.parts().0), true),
+        Ok((false, _)) => (Err(ScriptFailure::Lost(session.farewell())), true),
+        Err(refused) => (Err(refused), false),
     }
 }

@@ -1,22 +1,29 @@
 //! One live connection and the channels on it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use remote_sandbox_core::shell::TimeoutProgram;
+use remote_sandbox_core::shell::{CONSTANT_COMMAND, TimeoutProgram};
 use russh::client::{Handle, Msg};
 use russh::{Channel, ChannelOpenFailure};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
+use super::channel::{Incoming, Outgoing, Shell};
 use super::dial::{Dialled, Farewell, HostGuard};
 use super::line::Line;
+use super::warm::WarmShells;
+use crate::clock;
 
 /// Most channels on one connection; OpenSSH allows ten, and two are kept for ending processes.
 pub(crate) const MOST_CHANNELS: usize = 8;
 
 /// How long an answer to a ping may take.
 const PING_LIMIT: Duration = Duration::from_secs(5);
+
+/// The two clocks part by this much only where the machine slept.
+const SLEPT: Duration = Duration::from_secs(5);
 
 /// Why a channel could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +50,10 @@ pub(crate) struct Session {
     open: AtomicUsize,
     limit: AtomicUsize,
     line: Arc<Line>,
-    timeout_program: std::sync::Mutex<TimeoutProgram>,
+    timeout_program: Mutex<TimeoutProgram>,
+    warm: WarmShells,
+    /// Both clocks when the connection was last known to be good.
+    seen: Mutex<(Instant, Duration)>,
 }
 
 impl std::fmt::Debug for Session {
@@ -65,7 +75,9 @@ impl Session {
             open: AtomicUsize::new(0),
             limit: AtomicUsize::new(MOST_CHANNELS),
             line,
-            timeout_program: std::sync::Mutex::new(TimeoutProgram::Unknown),
+            timeout_program: Mutex::new(TimeoutProgram::Unknown),
+            warm: WarmShells::default(),
+            seen: Mutex::new((clock::instant(), clock::wall())),
         }
     }
 
@@ -125,6 +137,18 @@ impl Session {
         alive
     }
 
+    /// Whether the connection is good for a command; asks the host only where this machine slept
+    /// meanwhile, for then the link is likely dead and nobody noticed.
+    pub(crate) async fn is_awake(&self) -> bool {
+        let now = (clock::instant(), clock::wall());
+        let slept = {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = std::mem::replace(&mut *seen, now);
+            slept(before, now)
+        };
+        !slept || self.answers().await
+    }
+
     /// Takes one of the places for a channel, if one is free.
     pub(crate) fn try_take(self: &Arc<Self>) -> Option<Place> {
         let limit = self.limit.load(Ordering::Acquire);
@@ -145,10 +169,39 @@ impl Session {
             })
     }
 
+    /// The shells that wait on this connection.
+    pub(super) fn warm(&self) -> &WarmShells {
+        &self.warm
+    }
+
+    /// How many channels are open, and how many the host allows as far as we know.
+    pub(super) fn channels(&self) -> (usize, usize) {
+        let open = self.open.load(Ordering::Acquire);
+        (open, self.limit.load(Ordering::Acquire))
+    }
+
+    /// Asks the host for a shell; nothing of a caller is sent yet, so it may be asked again.
+    pub(super) async fn start_shell(self: &Arc<Self>) -> Result<Shell, ChannelError> {
+        let (channel, open) = self.open_channel().await?;
+        let (incoming, outgoing) = channel.split();
+        match outgoing.exec(true, CONSTANT_COMMAND).await {
+            Ok(()) => Ok(Shell {
+                incoming: Incoming::new(incoming),
+                outgoing: Outgoing::new(outgoing),
+                open,
+            }),
+            Err(error) => Err(self.gone(&error)),
+        }
+    }
+
+    fn gone(&self, error: &russh::Error) -> ChannelError {
+        self.retire();
+        let words = self.farewell.words().unwrap_or_else(|| error.to_string());
+        ChannelError::Gone(words)
+    }
+
     /// Opens a channel; a refusal while others are open teaches us the host's limit.
-    pub(crate) async fn open_channel(
-        self: &Arc<Self>,
-    ) -> Result<(Channel<Msg>, OpenChannel), ChannelError> {
+    async fn open_channel(self: &Arc<Self>) -> Result<(Channel<Msg>, OpenChannel), ChannelError> {
         let others = self.open.fetch_add(1, Ordering::AcqRel);
         let counted = OpenChannel {
             session: self.clone(),
@@ -172,11 +225,7 @@ impl Session {
                 Err(ChannelError::Full)
             }
             Err(russh::Error::ChannelOpenFailure(failure)) => Err(ChannelError::Refused(failure)),
-            Err(error) => {
-                self.retire();
-                let words = self.farewell.words().unwrap_or_else(|| error.to_string());
-                Err(ChannelError::Gone(words))
-            }
+            Err(error) => Err(self.gone(&error)),
         }
     }
 
@@ -184,15 +233,21 @@ impl Session {
         *self
             .timeout_program
             .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn learn_timeout_program(&self, program: TimeoutProgram) {
         *self
             .timeout_program
             .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = program;
+            .unwrap_or_else(PoisonError::into_inner) = program;
     }
+}
+
+/// Whether the wall clock went on while the other stood still.
+fn slept(before: (Instant, Duration), now: (Instant, Duration)) -> bool {
+    let awake = now.0.duration_since(before.0);
+    now.1.saturating_sub(before.1) > awake + SLEPT
 }
 
 /// A place for one channel, given back when dropped.
@@ -223,5 +278,20 @@ pub(crate) struct OpenChannel {
 impl Drop for OpenChannel {
     fn drop(&mut self) {
         self.session.open.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleep_is_told_from_a_long_pause_and_from_a_clock_set_back() {
+        let (start, wall) = (clock::instant(), Duration::from_secs(1000));
+        let minute = Duration::from_secs(60);
+        let later = |awake, passed| slept((start, wall), (start + awake, wall + passed));
+        assert!(!later(minute, minute));
+        assert!(!later(minute, Duration::ZERO));
+        assert!(later(Duration::from_secs(1), minute));
     }
 }

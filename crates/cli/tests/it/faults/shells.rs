@@ -5,13 +5,12 @@ use std::time::{Duration, Instant};
 
 use remote_sandbox_testkit::mcp::McpClient;
 use remote_sandbox_testkit::process;
-use remote_sandbox_testkit::sshd::Sshd;
-use remote_sandbox_testkit::users::{Home, Shell, TestUser, TestUserBuilder};
+use remote_sandbox_testkit::users::{Home, Shell, TestUser};
 use remote_sandbox_testkit::wait::wait_until;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::{entry, exec, exec_with, one, serve, unique, with};
+use crate::support::{account, exec, exec_with, login_file, one, unique};
 
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
@@ -176,27 +175,6 @@ async fn f31_too_long_a_command_is_refused_with_the_limit() {
     assert_eq!(exec(&client, "echo on").await.json["stdout"], "on\n");
 }
 
-/// A server whose one sandbox is an account of this kind; nothing without root or that shell.
-async fn account(builder: TestUserBuilder) -> Option<(TestUser, Sshd, McpClient)> {
-    let user = builder.create()?;
-    let sshd = Sshd::builder().user(&user).start();
-    let client = serve(&[with(entry("box", &sshd), json!({"user": user.name()}))]).await;
-    Some((user, sshd, client))
-}
-
-/// Writes a login file that belongs to the account.
-fn login_file(user: &TestUser, name: &str, text: &str) {
-    let path = user.home().join(name);
-    let folder = path.parent().unwrap();
-    std::fs::create_dir_all(folder).unwrap();
-    std::fs::write(&path, text).unwrap();
-    let mut own = Some(path.as_path());
-    while let Some(path) = own.filter(|path| *path != user.home()) {
-        std::os::unix::fs::chown(path, Some(user.uid()), None).unwrap();
-        own = path.parent();
-    }
-}
-
 async fn assert_ordinary(client: &McpClient, home: &Path) {
     let more = json!({"env": {"V": "it's $HOME"}, "stdin": "given\n", "cwd": "~"});
     let command = "printf '%s|' \"$V\" \"${BASH_VERSION:+bash}\"; cat; pwd; echo err >&2; exit 7";
@@ -340,7 +318,9 @@ async fn f32_user_account_login_file_that_hangs_does_not_let_the_command_run_lat
     );
     assert_eq!(reply.json["timed_out"], true, "{}", reply.text);
     assert!(reply.json.get("left_running").is_none(), "{}", reply.text);
-    // Also what would go on after the login file has ended is over then.
+    // Also what would go on after the login file has ended is over then. Shells that wait for the
+    // next command go with their connection.
+    client.close_stdin().await;
     let nothing_runs = || sshd.command_pids().is_empty();
     assert!(wait_until(Duration::from_secs(10), nothing_runs).await);
     assert!(!user.home().join("ran").exists());

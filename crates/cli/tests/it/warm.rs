@@ -1,0 +1,162 @@
+//! Shells that wait for the next command: what they save, and what they must never cost.
+
+use std::time::Duration;
+
+use remote_sandbox_testkit::mcp::McpClient;
+use remote_sandbox_testkit::process;
+use remote_sandbox_testkit::sshd::Sshd;
+use remote_sandbox_testkit::users::TestUser;
+use remote_sandbox_testkit::wait::wait_until;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::{account, entry, exec, login_file, one, serve, with};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+async fn out(client: &McpClient, command: &str) -> String {
+    let reply = exec(client, command).await;
+    assert_eq!(reply.json["exit_code"], 0, "{}", reply.text);
+    reply.json["stdout"].as_str().unwrap().trim_end().to_owned()
+}
+
+/// Waits until shells wait on the host and nothing else runs there.
+async fn shells_wait(sshd: &Sshd, count: usize) -> bool {
+    wait_until(PATIENCE, || sshd.command_pids().len() == count).await
+}
+
+#[tokio::test]
+async fn command_runs_in_a_shell_that_waited_for_it_and_each_serves_once() {
+    let (sshd, client) = one().await;
+    exec(&client, "true").await;
+    let mut before = Vec::new();
+    for _ in 0..4 {
+        assert!(shells_wait(&sshd, 2).await, "{:?}", sshd.command_pids());
+        let waiting = sshd.command_pids();
+        assert!(!waiting.contains(&0));
+        // The shell becomes the command, or the parent of it.
+        let line = out(&client, "echo $$ $PPID").await;
+        let own: Vec<u32> = line.split(' ').map(|pid| pid.parse().unwrap()).collect();
+        let served = waiting.iter().find(|pid| own.contains(pid));
+        let served = *served.unwrap_or_else(|| panic!("{own:?} not of {waiting:?}"));
+        assert!(!before.contains(&served));
+        before.push(served);
+    }
+}
+
+#[rstest]
+#[case::appended("echo 'export FLAVOUR=new' >> ~/.bashrc")]
+#[case::replaced_by_an_older_one(
+    "echo 'export FLAVOUR=new' > ~/other; touch -d 2001-01-01 ~/other; mv ~/other ~/.bashrc"
+)]
+#[case::behind_a_link(
+    "mkdir d; cp .bashrc d/rc; ln -sf d/rc .bashrc; echo 'export FLAVOUR=new' >> d/rc"
+)]
+#[tokio::test]
+async fn edited_login_file_is_seen_by_the_next_command(#[case] edit: &str) {
+    let Some((user, sshd, client)) = account(TestUser::builder()).await else {
+        return;
+    };
+    login_file(&user, ".bashrc", "export FLAVOUR=old\n");
+    assert_eq!(out(&client, "echo $FLAVOUR").await, "old");
+    assert!(shells_wait(&sshd, 2).await);
+    out(&client, edit).await;
+    assert_eq!(out(&client, "echo $FLAVOUR").await, "new");
+}
+
+#[tokio::test]
+async fn directory_that_is_replaced_is_entered_anew() {
+    let Some((user, sshd, client)) = account(TestUser::builder()).await else {
+        return;
+    };
+    login_file(&user, ".bashrc", "cd ~/work\n");
+    login_file(&user, "work/which", "first\n");
+    assert_eq!(out(&client, "cat which").await, "first");
+    assert!(shells_wait(&sshd, 2).await);
+    out(
+        &client,
+        "mv ~/work ~/old; mkdir ~/work; echo second > ~/work/which",
+    )
+    .await;
+    assert_eq!(out(&client, "cat which").await, "second");
+}
+
+#[tokio::test]
+async fn shell_that_was_killed_while_it_waited_is_replaced() {
+    let (sshd, client) = one().await;
+    exec(&client, "true").await;
+    assert!(shells_wait(&sshd, 2).await);
+    process::kill_and_wait(&sshd.command_pids());
+    assert_eq!(out(&client, "echo still").await, "still");
+}
+
+/// A shell that ends cleanly without a word took nothing up: the command runs in a new one, once.
+#[tokio::test]
+async fn command_that_was_not_taken_up_runs_in_a_new_shell_once() {
+    let Some((user, sshd, client)) = account(TestUser::builder()).await else {
+        return;
+    };
+    let trap = "mv ~/trap ~/sprung 2>/dev/null && { cat > ~/swallowed; exit 3; }\n";
+    login_file(&user, ".bashrc", trap);
+    out(&client, "true").await;
+    assert!(shells_wait(&sshd, 2).await);
+    // The next shell that is started swallows whatever it is sent.
+    out(&client, "touch ~/trap").await;
+    let sprung = user.home().join("sprung");
+    for _ in 0..2 {
+        out(&client, "true").await;
+        assert!(wait_until(PATIENCE, || sprung.exists()).await);
+    }
+    for _ in 0..3 {
+        out(&client, "echo ran >> ~/ran").await;
+    }
+    assert_eq!(out(&client, "grep -c . ~/ran").await, "3");
+    let swallowed = std::fs::read_to_string(user.home().join("swallowed")).unwrap();
+    assert!(swallowed.contains("echo ran"), "{swallowed}");
+}
+
+#[rstest]
+#[case(1)]
+#[case(2)]
+#[case(3)]
+#[tokio::test]
+async fn no_shell_waits_where_the_host_allows_few_sessions(#[case] sessions: u32) {
+    let sshd = Sshd::builder().max_sessions(sessions).start();
+    let client = serve(&[entry("box", &sshd)]).await;
+    let mut calls = Vec::new();
+    for _ in 0..6 {
+        let arguments = json!({"command": "sleep 0.2; echo ran"});
+        calls.push(client.start_call("exec_bash", arguments).await);
+    }
+    for call in calls {
+        let reply = client.wait_tool_reply(call, PATIENCE).await.unwrap();
+        assert_eq!(reply.json["stdout"], "ran\n", "{}", reply.text);
+    }
+    assert_eq!(out(&client, "echo last").await, "last");
+    assert!(shells_wait(&sshd, 0).await, "{:?}", sshd.command_pids());
+}
+
+#[tokio::test]
+async fn waiting_shells_end_with_the_server() {
+    let (sshd, client) = one().await;
+    exec(&client, "true").await;
+    assert!(shells_wait(&sshd, 2).await);
+    client.close_stdin().await;
+    assert!(shells_wait(&sshd, 0).await, "{:?}", sshd.command_pids());
+}
+
+#[tokio::test]
+async fn command_in_a_shell_that_waited_is_ended_at_its_deadline_and_told() {
+    let (sshd, client) = one().await;
+    exec(&client, "true").await;
+    assert!(shells_wait(&sshd, 2).await);
+    let arguments: Value = with(
+        json!({"command": "trap '' TERM; setsid sleep 4971 & sleep 4972"}),
+        json!({"timeout_s": 1}),
+    );
+    let reply = client.call_tool("exec_bash", arguments).await;
+    assert_eq!(reply.json["timed_out"], true, "{}", reply.text);
+    assert!(process::with_command_line("sleep 4971").is_empty());
+    assert!(process::with_command_line("sleep 4972").is_empty());
+    assert_eq!(out(&client, "echo next").await, "next");
+}

@@ -1,0 +1,146 @@
+//! A shell on the host and the two directions of the channel it talks on.
+
+use russh::client::Msg;
+use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Sig};
+
+use super::session::OpenChannel;
+
+/// What a host says on a channel.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// The next bytes of standard output.
+    Out(bytes::Bytes),
+    /// The next bytes of standard error.
+    Err(bytes::Bytes),
+    /// No more output comes.
+    NoMoreOutput,
+    /// The process ended by itself.
+    Exited(u32),
+    /// A signal ended the process.
+    Signalled(String),
+    /// The host starts no shell.
+    Refused,
+    /// The host has closed the channel; nothing comes after this.
+    Closed,
+}
+
+/// A signal that a run is sent through the host's server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signal {
+    /// Please end.
+    Term,
+    /// End.
+    Kill,
+}
+
+/// The channel did not take what was sent.
+#[derive(Debug, thiserror::Error)]
+#[error("the channel took nothing more")]
+pub(super) struct NotTaken;
+
+/// What comes from the host.
+pub(super) struct Incoming {
+    channel: ChannelReadHalf,
+}
+
+impl Incoming {
+    pub(super) fn new(channel: ChannelReadHalf) -> Self {
+        Incoming { channel }
+    }
+
+    /// The next thing the host says; `None` when the connection is gone. Nothing is lost when the
+    /// caller stops waiting.
+    pub(super) async fn next(&mut self) -> Option<Heard> {
+        loop {
+            return Some(match self.channel.wait().await? {
+                ChannelMsg::Data { data } => Heard::Out(data),
+                ChannelMsg::ExtendedData { data, .. } => Heard::Err(data),
+                ChannelMsg::Eof => Heard::NoMoreOutput,
+                ChannelMsg::Close => Heard::Closed,
+                ChannelMsg::ExitStatus { exit_status } => Heard::Exited(exit_status),
+                ChannelMsg::ExitSignal { signal_name, .. } => Heard::Signalled(word(&signal_name)),
+                ChannelMsg::Failure => Heard::Refused,
+                _ => continue,
+            });
+        }
+    }
+}
+
+fn word(signal: &Sig) -> String {
+    match signal {
+        Sig::Custom(name) => remote_sandbox_core::output::clean_line(name, 20),
+        known => format!("{known:?}"),
+    }
+}
+
+/// What goes to the host.
+pub(super) struct Outgoing {
+    channel: ChannelWriteHalf<Msg>,
+}
+
+impl Outgoing {
+    pub(super) fn new(channel: ChannelWriteHalf<Msg>) -> Self {
+        Outgoing { channel }
+    }
+
+    /// Sends text to the shell's standard input.
+    pub(super) async fn send(&self, text: String) -> Result<(), NotTaken> {
+        let sent = self.channel.data_bytes(text.into_bytes()).await;
+        sent.map_err(|_| NotTaken)
+    }
+
+    /// Ends the shell's standard input.
+    pub(super) async fn finish(&self) -> Result<(), NotTaken> {
+        self.channel.eof().await.map_err(|_| NotTaken)
+    }
+
+    /// Closes the channel.
+    pub(super) async fn close(&self) {
+        let _ = self.channel.close().await;
+    }
+
+    /// Has the server signal the group of the process it started.
+    pub(super) async fn signal(&self, signal: Signal) -> Result<(), NotTaken> {
+        let signal = match signal {
+            Signal::Term => Sig::TERM,
+            Signal::Kill => Sig::KILL,
+        };
+        self.channel.signal(signal).await.map_err(|_| NotTaken)
+    }
+}
+
+impl std::fmt::Debug for Shell {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Shell")
+    }
+}
+
+/// A shell that was asked for and reads a script from its standard input.
+pub(super) struct Shell {
+    pub(super) incoming: Incoming,
+    pub(super) outgoing: Outgoing,
+    pub(super) open: OpenChannel,
+}
+
+impl Shell {
+    /// Closes a shell that nobody needs and keeps reading, for an undrained channel stops them all.
+    pub(super) fn give_up(self, limit: std::time::Duration) {
+        let Shell {
+            mut incoming,
+            outgoing,
+            open,
+        } = self;
+        tokio::spawn(async move {
+            let rest = async {
+                outgoing.close().await;
+                while let Some(heard) = incoming.next().await {
+                    if matches!(heard, Heard::Closed) {
+                        break;
+                    }
+                }
+            };
+            let _ = tokio::time::timeout(limit, rest).await;
+            drop(open);
+        });
+    }
+}
