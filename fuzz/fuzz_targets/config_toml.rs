@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remote_sandbox_core::config::{ConfigText, Format, Sources, resolve};
+use remote_sandbox_core::config::{ConfigText, Format, Sources, imported, resolve};
 
 fuzz_target!(|bytes: &[u8]| {
     let sources = Sources {
@@ -14,5 +14,8 @@ fuzz_target!(|bytes: &[u8]| {
         ..Sources::default()
     };
     // The messages are made too: they are shown to people and must not fail either.
-    let _ = format!("{:?}", resolve(&sources));
+    let config = resolve(&sources);
+    let names = ["gpu1", "a.b", "*"].map(str::to_owned);
+    let entries = imported(&config.import_ssh_config, &names, &config);
+    let _ = format!("{config:?} {entries:?}");
 });

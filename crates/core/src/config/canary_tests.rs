@@ -45,6 +45,14 @@ fn secret_member() -> impl Strategy<Value = String> {
             Just(format!("\"{key}_command\":[\"echo\",\"{CANARY}\",1]")),
             Just(format!("\"{key}_env\":\"{CANARY}\"")),
             Just(format!("\"{key}_env\":\"HOLDER\"")),
+            Just(format!("\"{key}_secret\":\"{CANARY} \"")),
+            Just(format!("\"{key}_secret\":[\"{CANARY}\"]")),
+            Just(format!("\"env\":{{\"API_TOKEN\":\"{CANARY}\"}}")),
+            Just(format!(
+                "\"env\":{{\"1X\":\"{CANARY}\",\"Y\":[\"{CANARY}\"]}}"
+            )),
+            Just(format!("\"init\":\"export A={CANARY}\"")),
+            Just(format!("\"init\":[\"{CANARY}\"]")),
         ]
     });
     prop_oneof![plain, other]
@@ -60,6 +68,8 @@ fn other_member() -> impl Strategy<Value = &'static str> {
         Just(r#""key_file":"~x""#),
         Just(r#""key_file":"k""#),
         Just(r#""host_key_policy":1"#),
+        Just(r#""transport":"openssh""#),
+        Just(r#""ssh_alias":"g""#),
     ]
 }
 

@@ -1,29 +1,24 @@
 //! Turns one entry of a list of sandboxes into a sandbox.
 
-use std::time::Duration;
-
 use super::fields::Fields;
-use super::paths::variable;
 use super::problem::shown;
 use super::raw::Value;
 use super::reference::{self, KeyPlace};
 use super::{
-    Fault, HostKeyPolicy, HostKeySettings, Identities, Limits, Problem, Reach, SandboxConfig,
-    SecretSource, SshSettings, Surroundings, Transport, Way,
+    AliasSettings, Fault, HostKeyPolicy, HostKeySettings, Identities, Limits, Problem, Reach,
+    SandboxConfig, SshAlias, SshSettings, Transport, Way, credentials, limits, surroundings,
 };
 use crate::ids::{SANDBOX_NAME_MAX_CHARS, SandboxName};
-use crate::secret::Secret;
 
 const WANTED_PORT: &str = "a whole number from 1 to 65535";
-const WANTED_SECONDS: &str = "a number of seconds above 0 and at most 3600";
-const WANTED_KEEPALIVE_MAX: &str = "a whole number from 1 to 100";
 const WANTED_HOST: &str =
     "a host name or an address, without blanks or control characters and not beginning with `-`";
 const WANTED_USER: &str = "a user name, without control characters and not beginning with `-`";
 pub(super) const WANTED_POLICY: &str = "one of \"accept-new\", \"strict\", \"insecure\"";
-const WANTED_VARIABLE: &str = "the name of an environment variable";
-const SECONDS_MIN: f64 = 0.001;
-const SECONDS_MAX: f64 = 3600.0;
+const WANTED_TRANSPORT: &str = "one of \"builtin\", \"openssh\"";
+/// What is worth knowing about a sandbox whose host proves nothing.
+pub(super) const POLICY_NOTE: &str =
+    "the host key is not checked: `host_key_policy` is \"insecure\"";
 const IGNORED_KEYS_SHOWN: usize = 8;
 
 /// What to do with a key that nobody reads.
@@ -35,6 +30,21 @@ pub(super) enum UnknownKeys {
     Note,
 }
 
+/// Where an entry says its host is.
+enum Destination {
+    Host(String),
+    Alias(SshAlias),
+}
+
+impl Destination {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Host(host) => host,
+            Self::Alias(alias) => alias.as_str(),
+        }
+    }
+}
+
 /// Reads one entry.
 pub(super) fn read(
     fields: &Fields<'_>,
@@ -43,14 +53,45 @@ pub(super) fn read(
 ) -> Result<SandboxConfig, Problem> {
     let mut notes = Vec::new();
     check_keys(fields, unknown_keys, &mut notes)?;
-    let host = host(fields)?;
-    let name = name(fields, &host, &mut notes)?;
-    let ssh = SshSettings {
-        port: port(fields)?,
-        user: user(fields)?,
+    let destination = destination(fields)?;
+    let name = name(fields, &destination, &mut notes)?;
+    let transport = transport(fields)?;
+    let reach = match destination {
+        Destination::Host(host) => Reach::Host(host_settings(fields, host, default_policy)?),
+        Destination::Alias(alias) => Reach::Alias(alias_settings(fields, alias, default_policy)?),
+    };
+    if let Reach::Host(ssh) = &reach
+        && ssh.key_passphrase.is_some()
+        && ssh.key_file.is_none()
+    {
+        notes.push("a key passphrase is given without a key file and is not used".to_owned());
+    }
+    if reach.host_keys().policy == HostKeyPolicy::Insecure {
+        notes.push(POLICY_NOTE.to_owned());
+    }
+    Ok(SandboxConfig {
+        name,
+        origin: fields.place.entry_text(),
+        reach,
+        transport,
+        surroundings: surroundings::read(fields)?,
+        tags: surroundings::tags(fields)?,
+        notes,
+    })
+}
+
+fn host_settings(
+    fields: &Fields<'_>,
+    host: String,
+    default_policy: HostKeyPolicy,
+) -> Result<SshSettings, Problem> {
+    Ok(SshSettings {
+        host,
+        port: port(fields)?.unwrap_or(22),
+        user: user(fields)?.ok_or_else(|| fields.problem("user", Fault::Required))?,
         key_file: fields.path("key_file")?,
-        key_passphrase: secret(fields, "key_passphrase")?,
-        password: secret(fields, "password")?,
+        key_passphrase: credentials::read(fields, "key_passphrase")?,
+        password: credentials::read(fields, "password")?,
         identities: Identities::default(),
         way: Way::Direct,
         host_keys: HostKeySettings {
@@ -58,67 +99,73 @@ pub(super) fn read(
             known_hosts_files: fields.paths("known_hosts_files")?,
             name: None,
         },
-        limits: limits(fields)?,
-        host,
-    };
-    if ssh.password.is_none() && ssh.key_file.is_none() {
-        return Err(fields.problem_here(if fields.label.is_some() {
-            Fault::NoCredentialVariable
-        } else {
-            Fault::NoCredential
-        }));
-    }
-    if ssh.key_passphrase.is_some() && ssh.key_file.is_none() {
-        notes.push("a key passphrase is given without a key file and is not used".to_owned());
-    }
-    if ssh.host_keys.policy == HostKeyPolicy::Insecure {
-        notes.push("the host key is not checked: `host_key_policy` is \"insecure\"".to_owned());
-    }
-    Ok(SandboxConfig {
-        name,
-        origin: fields.place.entry_text(),
-        reach: Reach::Host(ssh),
-        transport: Transport::Builtin,
-        surroundings: Surroundings::default(),
-        tags: Vec::new(),
-        notes,
+        limits: limits::read(fields)?.or(Limits::default()),
     })
+}
+
+fn alias_settings(
+    fields: &Fields<'_>,
+    alias: SshAlias,
+    default_policy: HostKeyPolicy,
+) -> Result<AliasSettings, Problem> {
+    let own_policy = policy(fields)?;
+    Ok(AliasSettings {
+        alias,
+        port: port(fields)?,
+        user: user(fields)?,
+        key_file: fields.path("key_file")?,
+        key_passphrase: credentials::read(fields, "key_passphrase")?,
+        password: credentials::read(fields, "password")?,
+        host_keys: HostKeySettings {
+            policy: own_policy.unwrap_or(default_policy),
+            known_hosts_files: fields.paths("known_hosts_files")?,
+            name: None,
+        },
+        policy_is_given: own_policy.is_some() || default_policy != HostKeyPolicy::default(),
+        limits: limits::read(fields)?,
+    })
+}
+
+fn transport(fields: &Fields<'_>) -> Result<Transport, Problem> {
+    let master_key = "require_existing_master";
+    let require_existing_master = fields.flag(master_key)?.unwrap_or(false);
+    match fields.text("transport")? {
+        None | Some("builtin") if require_existing_master => {
+            Err(fields.problem(master_key, Fault::NeedsOpenSsh))
+        }
+        None | Some("builtin") => Ok(Transport::Builtin),
+        Some("openssh") => {
+            credentials::refuse(fields)?;
+            Ok(Transport::OpenSsh {
+                require_existing_master,
+            })
+        }
+        Some(_) => Err(fields.problem("transport", Fault::Wanted(WANTED_TRANSPORT))),
+    }
 }
 
 /// The name an entry claims, also when something else in it is wrong.
 pub(super) fn claimed_name(fields: &Fields<'_>) -> Option<SandboxName> {
     match fields.text("name") {
         Ok(Some(name)) => SandboxName::parse(name).ok(),
-        Ok(None) => host(fields)
-            .ok()
-            .and_then(|host| SandboxName::parse(&shortened(&host)).ok()),
+        // An entry that says both claims the alias, so that it still replaces an earlier one.
+        Ok(None) => match (fields.text("ssh_alias"), fields.text("host")) {
+            (Ok(Some(alias)), _) => SandboxName::parse(&shortened(alias)).ok(),
+            (_, Ok(Some(text))) => host(fields, text)
+                .ok()
+                .and_then(|host| SandboxName::parse(&shortened(&host)).ok()),
+            _ => None,
+        },
         Err(_) => None,
     }
 }
 
 /// What to call an entry in messages.
 pub(super) fn shown_name(fields: &Fields<'_>) -> Option<String> {
-    ["name", "host"]
+    ["name", "ssh_alias", "host"]
         .iter()
         .find_map(|key| fields.text(key).ok().flatten())
         .map(shown)
-}
-
-/// Every secret that stands in an entry, whether or not the entry is usable.
-pub(super) fn clear_secrets(fields: &Fields<'_>) -> Vec<Secret<String>> {
-    let mut secrets = Vec::new();
-    for key in ["password", "key_passphrase"] {
-        if let Some(Value::Text(text)) = fields.value(key) {
-            secrets.push(text.clone());
-        }
-        let from_variable = fields
-            .text(&format!("{key}_env"))
-            .ok()
-            .flatten()
-            .and_then(|name| variable(fields.environment, name));
-        secrets.extend(from_variable.map(|text| Secret::new(text.to_owned())));
-    }
-    secrets
 }
 
 fn check_keys(
@@ -158,8 +205,18 @@ fn check_keys(
     }
 }
 
-fn host(fields: &Fields<'_>) -> Result<String, Problem> {
-    let text = fields.required_text("host")?;
+fn destination(fields: &Fields<'_>) -> Result<Destination, Problem> {
+    match (fields.text("host")?, fields.text("ssh_alias")?) {
+        (Some(text), None) => host(fields, text).map(Destination::Host),
+        (None, Some(text)) => SshAlias::parse(text)
+            .map(Destination::Alias)
+            .map_err(|_| fields.problem("ssh_alias", Fault::Alias)),
+        (Some(_), Some(_)) => Err(fields.problem_here(Fault::HostAndAlias)),
+        (None, None) => Err(fields.problem("host", Fault::NoHost)),
+    }
+}
+
+fn host(fields: &Fields<'_>, text: &str) -> Result<String, Problem> {
     let bare = text
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'))
@@ -173,12 +230,17 @@ fn host(fields: &Fields<'_>) -> Result<String, Problem> {
     Ok(bare.to_owned())
 }
 
-fn name(fields: &Fields<'_>, host: &str, notes: &mut Vec<String>) -> Result<SandboxName, Problem> {
+fn name(
+    fields: &Fields<'_>,
+    destination: &Destination,
+    notes: &mut Vec<String>,
+) -> Result<SandboxName, Problem> {
     let name = match fields.text("name")? {
         Some(name) => SandboxName::parse(name),
         None => {
-            let name = shortened(host);
-            if name.len() < host.len() {
+            let whole = destination.as_str();
+            let name = shortened(whole);
+            if name.len() < whole.len() {
                 notes.push(format!(
                     "the name is the host cut to {SANDBOX_NAME_MAX_CHARS} characters"
                 ));
@@ -194,20 +256,22 @@ fn shortened(host: &str) -> String {
     host.chars().take(SANDBOX_NAME_MAX_CHARS).collect()
 }
 
-fn user(fields: &Fields<'_>) -> Result<String, Problem> {
-    let text = fields.required_text("user")?;
+fn user(fields: &Fields<'_>) -> Result<Option<String>, Problem> {
+    let Some(text) = fields.text("user")? else {
+        return Ok(None);
+    };
     if text.starts_with('-') || text.chars().any(char::is_control) || text.trim().is_empty() {
         return Err(fields.problem("user", Fault::Wanted(WANTED_USER)));
     }
-    Ok(text.to_owned())
+    Ok(Some(text.to_owned()))
 }
 
-fn port(fields: &Fields<'_>) -> Result<u16, Problem> {
+fn port(fields: &Fields<'_>) -> Result<Option<u16>, Problem> {
     let Some(number) = fields.whole("port", WANTED_PORT)? else {
-        return Ok(22);
+        return Ok(None);
     };
     match u16::try_from(number) {
-        Ok(port) if port > 0 => Ok(port),
+        Ok(port) if port > 0 => Ok(Some(port)),
         _ => Err(fields.problem("port", Fault::Wanted(WANTED_PORT))),
     }
 }
@@ -226,100 +290,10 @@ pub(super) fn policy(fields: &Fields<'_>) -> Result<Option<HostKeyPolicy>, Probl
     }
 }
 
-fn secret(fields: &Fields<'_>, key: &str) -> Result<Option<SecretSource>, Problem> {
-    let variable_key = format!("{key}_env");
-    let command_key = format!("{key}_command");
-    let given: Vec<_> = [key, &variable_key, &command_key]
-        .into_iter()
-        .filter(|key| fields.value(key).is_some())
-        .collect();
-    match given.as_slice() {
-        [] => Ok(None),
-        [only] if *only == variable_key => from_variable(fields, only).map(Some),
-        [only] if *only == command_key => command(fields, only).map(Some),
-        [only] => Ok(fields
-            .text(only)?
-            .map(|text| SecretSource::Clear(Secret::new(text.to_owned())))),
-        several => {
-            let keys: Vec<_> = several.iter().map(|key| format!("`{key}`")).collect();
-            Err(fields.problem_here(Fault::SeveralSources {
-                keys: keys.join(", "),
-            }))
-        }
-    }
-}
-
-fn from_variable(fields: &Fields<'_>, key: &str) -> Result<SecretSource, Problem> {
-    let name = fields.required_text(key)?;
-    let plain = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    // A text that cannot be a name may be the secret itself, so it is not shown.
-    if !name.chars().all(plain) || name.starts_with(|first: char| first.is_ascii_digit()) {
-        return Err(fields.problem(key, Fault::Wanted(WANTED_VARIABLE)));
-    }
-    match variable(fields.environment, name) {
-        Some(text) => Ok(SecretSource::Clear(Secret::new(text.to_owned()))),
-        None => Err(fields.problem(
-            key,
-            Fault::MissingVariable {
-                variable: shown(name),
-            },
-        )),
-    }
-}
-
-fn command(fields: &Fields<'_>, key: &str) -> Result<SecretSource, Problem> {
-    let refused = || fields.problem(key, Fault::CommandIsText);
-    let Some(Value::List(items)) = fields.value(key) else {
-        return Err(refused());
-    };
-    let mut arguments = Vec::with_capacity(items.len());
-    for item in items {
-        match &item.value {
-            Value::Text(text) if !text.expose().contains('\0') => {
-                arguments.push(text.expose().clone());
-            }
-            _ => return Err(refused()),
-        }
-    }
-    if arguments.first().is_none_or(String::is_empty) {
-        return Err(refused());
-    }
-    Ok(SecretSource::Command(arguments))
-}
-
-fn limits(fields: &Fields<'_>) -> Result<Limits, Problem> {
-    let defaults = Limits::default();
-    Ok(Limits {
-        tcp: seconds(fields, "connect_timeout_s", defaults.tcp)?,
-        banner: seconds(fields, "banner_timeout_s", defaults.banner)?,
-        key_exchange: seconds(fields, "key_exchange_timeout_s", defaults.key_exchange)?,
-        authentication: seconds(fields, "auth_timeout_s", defaults.authentication)?,
-        keepalive_interval: seconds(fields, "keepalive_s", defaults.keepalive_interval)?,
-        keepalive_max: keepalive_max(fields, defaults.keepalive_max)?,
-    })
-}
-
-fn seconds(fields: &Fields<'_>, key: &str, default: Duration) -> Result<Duration, Problem> {
-    match fields.number(key, WANTED_SECONDS)? {
-        None => Ok(default),
-        Some(number) if (SECONDS_MIN..=SECONDS_MAX).contains(&number) => {
-            Ok(Duration::from_secs_f64(number))
-        }
-        Some(_) => Err(fields.problem(key, Fault::Wanted(WANTED_SECONDS))),
-    }
-}
-
-fn keepalive_max(fields: &Fields<'_>, default: u32) -> Result<u32, Problem> {
-    let key = "keepalive_max";
-    let Some(number) = fields.whole(key, WANTED_KEEPALIVE_MAX)? else {
-        return Ok(default);
-    };
-    match u32::try_from(number) {
-        Ok(count) if (1..=100).contains(&count) => Ok(count),
-        _ => Err(fields.problem(key, Fault::Wanted(WANTED_KEEPALIVE_MAX))),
-    }
-}
-
 #[cfg(test)]
 #[path = "entry_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "entry_alias_tests.rs"]
+mod alias_tests;

@@ -85,10 +85,54 @@ fn toml_file_gives_sandboxes_with_every_key() {
 #[case(r#""host":"","user":"u","password":"p""#, "(n): `host`: is required")]
 #[case(r#""host":"h","password":"p""#, "`user`: is required")]
 #[case(
-    r#""host":"h","user":"u""#,
-    "needs `password` (or `password_env`, `password_command`) or `key_file`"
+    r#""host":"h","ssh_alias":"g","user":"u""#,
+    "give only one of `host` and `ssh_alias`: both say where the host is"
 )]
-#[case(r#""host":"h","user":"u","password":"""#, "needs `password`")]
+#[case(r#""ssh_alias":"-oX""#, "`ssh_alias`: must be a name of the SSH")]
+#[case(r#""ssh_alias":"gpu*""#, "`ssh_alias`: must be a name of the SSH")]
+#[case(r#""ssh_alias":7"#, "`ssh_alias`: must be text in quotes")]
+#[case(r#""ssh_alias":"g","port":0"#, "`port`: must be a whole number")]
+#[case(r#""ssh_alias":"g","user":"-l""#, "`user`: must be a user name")]
+#[case(
+    r#""ssh_alias":"g","transport":"ssh""#,
+    "`transport`: must be one of \"builtin\", \"openssh\""
+)]
+#[case(
+    r#""ssh_alias":"g","transport":1"#,
+    "`transport`: must be text in quotes"
+)]
+#[case(
+    r#""ssh_alias":"g","require_existing_master":true"#,
+    "`require_existing_master`: is only understood beside `transport` \"openssh\""
+)]
+#[case(
+    r#""ssh_alias":"g","transport":"builtin","require_existing_master":true"#,
+    "`require_existing_master`: is only understood beside"
+)]
+#[case(
+    r#""ssh_alias":"g","transport":"openssh","require_existing_master":"yes""#,
+    "`require_existing_master`: must be true or false"
+)]
+#[case(
+    r#""ssh_alias":"g","transport":"openssh","password":"p""#,
+    "`password`: has no place beside `transport` \"openssh\": the system's ssh logs in by itself"
+)]
+#[case(
+    r#""host":"h","user":"u","transport":"openssh","key_file":"k","key_passphrase_secret":"n""#,
+    "`key_passphrase_secret`: has no place beside"
+)]
+#[case(
+    r#""host":"h","user":"u","password_secret":"two words""#,
+    "`password_secret`: must be the name of a kept secret"
+)]
+#[case(
+    r#""host":"h","user":"u","password_secret":["n"]"#,
+    "`password_secret`: must be text in quotes"
+)]
+#[case(
+    r#""host":"h","user":"u","password_secret":"n","password_command":["a"]"#,
+    "give only one of `password_command`, `password_secret`"
+)]
 #[case(
     r#""host":"h","user":"u","password":12345678"#,
     "`password`: must be text in quotes"
@@ -313,7 +357,7 @@ fn unknown_key_disables_the_entry_in_the_file() {
     let summary = summary(&config);
     assert!(
         summary[0].starts_with(
-            "!h: /c.toml:5: sandbox[0] (h): unknown key `prot`, known keys: name, host, port, user, password, "
+            "!h: /c.toml:5: sandbox[0] (h): unknown key `prot`, known keys: name, host, ssh_alias, port, user, password, "
         ),
         "{}",
         summary[0]
@@ -376,4 +420,18 @@ fn passphrase_without_key_is_noted() {
         only(&config).notes,
         ["a key passphrase is given without a key file and is not used"]
     );
+}
+
+#[rstest]
+#[case(COMPLETE, false)]
+#[case(r#""host":"h","user":"u","key_file":"k""#, false)]
+#[case(r#""host":"h","user":"u","password_secret":"n""#, false)]
+#[case(r#""host":"h","user":"u""#, true)]
+#[case(r#""host":"h","user":"u","password":"""#, true)]
+fn host_without_a_credential_is_taken(#[case] members: &str, #[case] wanted: bool) {
+    let config = from_list(&format!("[{{{members}}}]"));
+    let ssh = only(&config).ssh();
+    assert_eq!(ssh.names_no_credential(), wanted);
+    assert_eq!(ssh.identities, Identities::default());
+    assert!(only(&config).notes.is_empty());
 }

@@ -7,6 +7,7 @@ use super::raw::{Node, Value};
 use super::{Environment, Fault, Place, Problem};
 
 pub(super) const WANTED_TEXT: &str = "text in quotes";
+const WANTED_FLAG: &str = "true or false";
 
 /// One table, the place it stands at, and what is needed to understand its values.
 pub(super) struct Fields<'a> {
@@ -73,6 +74,40 @@ impl<'a> Fields<'a> {
     pub(super) fn required_text(&self, key: &str) -> Result<&'a str, Problem> {
         self.text(key)?
             .ok_or_else(|| self.problem(key, Fault::Required))
+    }
+
+    /// One text or a list of texts, none of them empty; none when the key is absent.
+    pub(super) fn texts(
+        &self,
+        key: &str,
+        wanted: &'static str,
+    ) -> Result<Option<Vec<&'a str>>, Problem> {
+        let items = match self.value(key) {
+            None => return Ok(None),
+            Some(Value::Text(text)) => return Ok(Some(vec![text.expose()])),
+            Some(Value::List(items)) => items.as_slice(),
+            Some(_) => return Err(self.problem(key, Fault::Wanted(wanted))),
+        };
+        let texts: Option<Vec<_>> = items
+            .iter()
+            .map(|item| match &item.value {
+                Value::Text(text) if !text.expose().is_empty() => Some(text.expose().as_str()),
+                _ => None,
+            })
+            .collect();
+        match texts {
+            Some(texts) => Ok(Some(texts)),
+            None => Err(self.problem(key, Fault::Wanted(wanted))),
+        }
+    }
+
+    /// True or false.
+    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, Problem> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::Flag(flag)) => Ok(Some(*flag)),
+            Some(_) => Err(self.problem(key, Fault::Wanted(WANTED_FLAG))),
+        }
     }
 
     /// A whole number, also when it is written as text.

@@ -2,8 +2,12 @@
 //!
 //! Nothing here reads a file or the environment; the caller hands both over in [`Sources`].
 
+mod credentials;
 mod entry;
 mod fields;
+mod import;
+mod keys;
+mod limits;
 mod paths;
 mod problem;
 mod raw;
@@ -13,9 +17,11 @@ mod settings;
 mod ssh;
 mod surroundings;
 
+pub use import::{HostPattern, HostPatternError, imported};
+pub use keys::KEYS;
 pub use paths::{FileChoice, PathError, Platform, config_file_location, state_dir};
 pub use problem::{EntryPlace, Fault, Origin, Place, Problem};
-pub use reference::{KEYS, Key, KeyPlace, VARIABLES, Variable, reference_markdown};
+pub use reference::{Key, KeyPlace, VARIABLES, Variable, reference_markdown};
 pub use resolve::resolve;
 pub use ssh::{
     AgentChoice, AliasSettings, GivenLimits, HostKeyPolicy, HostKeySettings, Identities, Limits,
@@ -23,12 +29,12 @@ pub use ssh::{
 };
 pub use surroundings::Surroundings;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::ids::SandboxName;
-use crate::secret::Secret;
+use crate::secret::{Secret, SecretName};
 
 /// The most bytes a configuration file or the sandbox list may have.
 pub const SOURCE_MAX_BYTES: usize = 1024 * 1024;
@@ -127,6 +133,8 @@ pub struct Config {
     pub sandboxes: Vec<SandboxEntry>,
     /// What holds for all sandboxes.
     pub settings: Settings,
+    /// Which hosts of the user's SSH configuration are sandboxes too.
+    pub import_ssh_config: Vec<HostPattern>,
     /// What was wrong outside a single sandbox.
     pub problems: Vec<Problem>,
     /// Kept also for entries that are disabled: what was written down must never be shown.
@@ -134,11 +142,20 @@ pub struct Config {
 }
 
 impl Config {
-    /// Every secret that was written in clear text or came from a variable, also of disabled entries.
+    /// Every secret that was written in clear text or came from a variable, also of disabled entries; also values of
+    /// `env` whose names say that they are secret.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         self.clear_secrets
             .iter()
             .map(|secret| secret.expose().as_str())
+    }
+
+    /// The names of kept secrets that usable sandboxes need, each once.
+    pub fn stored_secret_names(&self) -> BTreeSet<&SecretName> {
+        self.ready()
+            .flat_map(|sandbox| sandbox.reach.secret_sources())
+            .filter_map(SecretSource::stored_name)
+            .collect()
     }
 
     /// The sandboxes that can be used.

@@ -158,12 +158,28 @@ pub enum Fault {
     /// The name of the sandbox breaks a rule.
     #[error(transparent)]
     Name(IdError),
-    /// The sandbox has nothing to log in with.
-    #[error("needs `password` (or `password_env`, `password_command`) or `key_file`")]
-    NoCredential,
-    /// The single sandbox has nothing to log in with.
-    #[error("needs REMOTE_PASSWORD or REMOTE_KEY_FILE")]
-    NoCredentialVariable,
+    /// Nothing says where the host is.
+    #[error("is required, unless `ssh_alias` names a host of the SSH configuration")]
+    NoHost,
+    /// Two keys say where the host is.
+    #[error("give only one of `host` and `ssh_alias`: both say where the host is")]
+    HostAndAlias,
+    /// The name of a host in the SSH configuration breaks a rule.
+    #[error(
+        "must be a name of the SSH configuration: 1 to 255 characters, no blanks, quotes, wildcards or control characters, not beginning with `-`"
+    )]
+    Alias,
+    /// A secret is given to a program that takes none from us.
+    #[error("has no place beside `transport` \"openssh\": the system's ssh logs in by itself")]
+    OpenSshLogsIn,
+    /// A key needs the other program.
+    #[error("is only understood beside `transport` \"openssh\"")]
+    NeedsOpenSsh,
+    /// The name cannot be that of an environment variable.
+    #[error(
+        "is no name for an environment variable: letters, digits and `_`, not beginning with a digit, and not one that the shell keeps for itself"
+    )]
+    VariableName,
     /// The same secret is given in several ways.
     #[error("give only one of {keys}")]
     SeveralSources {

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::keys::KEYS;
+
 /// An environment variable that has a meaning.
 #[derive(Debug, Clone, Copy)]
 pub struct Variable {
@@ -45,36 +47,6 @@ const fn variable(name: &'static str, default: &'static str, meaning: &'static s
     }
 }
 
-const fn top(
-    name: &'static str,
-    form: &'static str,
-    default: &'static str,
-    meaning: &'static str,
-) -> Key {
-    Key {
-        name,
-        place: KeyPlace::TopLevel,
-        form,
-        default,
-        meaning,
-    }
-}
-
-const fn sandbox(
-    name: &'static str,
-    form: &'static str,
-    default: &'static str,
-    meaning: &'static str,
-) -> Key {
-    Key {
-        name,
-        place: KeyPlace::Sandbox,
-        form,
-        default,
-        meaning,
-    }
-}
-
 /// Every environment variable that is read.
 pub const VARIABLES: &[Variable] = &[
     variable(
@@ -92,7 +64,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "REMOTE_PASSWORD",
         "none",
-        "Password of the single sandbox. This or `REMOTE_KEY_FILE` is required.",
+        "Password of the single sandbox. Without this and `REMOTE_KEY_FILE` the agent and the usual keys are used.",
     ),
     variable(
         "REMOTE_KEY_FILE",
@@ -125,6 +97,11 @@ pub const VARIABLES: &[Variable] = &[
         "Form of tool results: `json` or `text`.",
     ),
     variable(
+        "REMOTE_SANDBOX_IMPORT_SSH_CONFIG",
+        "none",
+        "Patterns of host names in the SSH configuration that are sandboxes too, separated by commas.",
+    ),
+    variable(
         "REMOTE_SANDBOX_CONFIG",
         "none",
         "Path of the configuration file, which must then exist. A relative path starts at the home directory.",
@@ -148,151 +125,6 @@ pub const VARIABLES: &[Variable] = &[
         "HOME",
         "none",
         "Home directory: what `~` means, and where relative paths in the configuration start.",
-    ),
-];
-
-/// Every key that is understood.
-pub const KEYS: &[Key] = &[
-    top(
-        "sandboxes",
-        "list of tables",
-        "empty",
-        "The sandboxes. `sandbox` means the same, so that TOML files can say `[[sandbox]]`.",
-    ),
-    top(
-        "sandbox",
-        "list of tables",
-        "empty",
-        "The same as `sandboxes`.",
-    ),
-    top(
-        "advanced_tools",
-        "true or false",
-        "`false`",
-        "Offers the advanced tools.",
-    ),
-    top(
-        "inline_sync_max_files",
-        "whole number",
-        "`200`",
-        "A sync of more files goes to the background. Zero or less sends every sync there.",
-    ),
-    top(
-        "inline_sync_max_bytes",
-        "whole number",
-        "`67108864`",
-        "A sync of more bytes goes to the background. Zero or less sends every sync there.",
-    ),
-    top(
-        "result_style",
-        "text",
-        "`json`",
-        "Form of tool results: `json` or `text`.",
-    ),
-    top(
-        "host_key_policy",
-        "text",
-        "`accept-new`",
-        "Policy of every sandbox, of the environment too, that names none of its own.",
-    ),
-    sandbox(
-        "name",
-        "text",
-        "the host",
-        "Name by which the sandbox is called: 1 to 64 characters, no control characters, no blank at either end. A longer host is cut.",
-    ),
-    sandbox(
-        "host",
-        "text",
-        "required",
-        "Name or address of the host. An IPv6 address may stand in brackets.",
-    ),
-    sandbox("port", "whole number", "`22`", "TCP port, 1 to 65535."),
-    sandbox("user", "text", "required", "User to log in as."),
-    sandbox(
-        "password",
-        "text",
-        "none",
-        "Password in clear text. At least one of the three password keys or `key_file` is required.",
-    ),
-    sandbox(
-        "password_env",
-        "text",
-        "none",
-        "Name of an environment variable that holds the password.",
-    ),
-    sandbox(
-        "password_command",
-        "list of texts",
-        "none",
-        "Program and arguments that print the password. Started without a shell.",
-    ),
-    sandbox(
-        "key_file",
-        "path",
-        "none",
-        "Private key. `~/` is the home directory, and a relative path starts there.",
-    ),
-    sandbox(
-        "key_passphrase",
-        "text",
-        "none",
-        "Passphrase of the private key in clear text.",
-    ),
-    sandbox(
-        "key_passphrase_env",
-        "text",
-        "none",
-        "Name of an environment variable that holds the passphrase.",
-    ),
-    sandbox(
-        "key_passphrase_command",
-        "list of texts",
-        "none",
-        "Program and arguments that print the passphrase. Started without a shell.",
-    ),
-    sandbox(
-        "host_key_policy",
-        "text",
-        "that of the file",
-        "`accept-new` trusts a host seen for the first time and refuses a changed key, `strict` refuses every unknown key, `insecure` checks nothing.",
-    ),
-    sandbox(
-        "known_hosts_files",
-        "path or list of paths",
-        "the user's own",
-        "Files with known host keys.",
-    ),
-    sandbox(
-        "connect_timeout_s",
-        "seconds",
-        "`10`",
-        "Time for the name lookup and the TCP connection.",
-    ),
-    sandbox(
-        "banner_timeout_s",
-        "seconds",
-        "`10`",
-        "Time for the first line of the server.",
-    ),
-    sandbox(
-        "key_exchange_timeout_s",
-        "seconds",
-        "`15`",
-        "Time for the key exchange.",
-    ),
-    sandbox("auth_timeout_s", "seconds", "`20`", "Time for the login."),
-    sandbox(
-        "keepalive_s",
-        "seconds",
-        "`15`",
-        "Pause between two signs of life.",
-    ),
-    sandbox(
-        "keepalive_max",
-        "whole number",
-        "`3`",
-        "How many unanswered signs of life mean that the link is dead, 1 to 100.",
     ),
 ];
 
@@ -374,6 +206,13 @@ name = "build"
 host = "build.example.org"
 user = "ci"
 password_command = ["pass", "show", "build"]
+
+[[sandbox]]
+ssh_alias = "gpu2"
+tags = ["a100", "lab"]
+workdir = "~/experiment"
+init = "source ~/miniconda3/bin/activate exp"
+env = { HF_HOME = "/data/hf", OMP_NUM_THREADS = 8 }
 ```
 
 ```json
@@ -399,15 +238,42 @@ An unknown key disables the sandbox in a file, and is only noted in `REMOTE_SAND
 Messages name the file and line or the variable, the entry and the key. They quote names of sandboxes, keys and variables, and no other value.
 "#;
 
-const ENDING: &str = r"
-Give at most one of `password`, `password_env` and `password_command`, and at most one of `key_passphrase`, `key_passphrase_env` and
-`key_passphrase_command`.
+const ENDING: &str = r#"
+## Who logs in
+
+Give at most one of `password`, `password_env`, `password_command` and `password_secret`, and at most one of `key_passphrase`,
+`key_passphrase_env`, `key_passphrase_command` and `key_passphrase_secret`.
+An entry with `host` that has neither `key_file` nor a password logs in as `ssh` would: with the keys of the SSH agent in `SSH_AUTH_SOCK`, and with
+the usual private keys in `~/.ssh`.
+
+## Hosts of the SSH configuration
+
+An entry with `ssh_alias` takes everything from the user's SSH configuration, under that name. `port`, `user`, `key_file`, passwords, passphrases,
+`host_key_policy`, `known_hosts_files`, the timeouts and the signs of life are needed only where the entry shall differ from it; `host` is refused,
+because both say where the host is. The host key policy of the SSH configuration counts unless the entry names one, or the file one other than
+`accept-new`.
+
+`import_ssh_config = ["gpu*", "!gpu-old"]` makes a sandbox of every host named in the SSH configuration that a pattern fits: `*` is any text, `?` any
+character, and a host that fits a pattern with `!` is left out. Names with wildcards are not imported. A sandbox configured under the same name, even one
+that is disabled, keeps the name. Imported sandboxes come last and have no settings of their own; those at the top of the file hold for them.
+
+## Which program connects
+
+`transport = "openssh"` runs the system's `ssh`, for hosts that ask for a second factor: it reuses the shared connection (ControlMaster) that the user opened.
+With `require_existing_master = true` it never logs in by itself. Passwords and passphrases are refused beside it, because that `ssh` logs in by itself.
+
+## Surroundings of commands
+
+`env`, `init`, `workdir` and `shell` hold for every command and every job of the sandbox; what a call names itself wins. Numbers with a fraction are
+written as text in `env`, so that `"3.10"` stays what it is.
+A value in `env` of at least 8 characters is masked in all output when its name contains `TOKEN`, `SECRET`, `PASSWORD`, `PASSWD`, `API_KEY`, `APIKEY`,
+`CREDENTIAL`, `ACCESS_KEY` or `PRIVATE_KEY`, in capitals or not.
 
 ## Where the state is
 
 `REMOTE_SANDBOX_MCP_HOME` when set; else `$XDG_STATE_HOME/remote-sandbox-mcp` (`~/.local/state/remote-sandbox-mcp` when unset) on Linux,
 `~/Library/Application Support/remote-sandbox-mcp` on macOS.
-";
+"#;
 
 #[cfg(test)]
 #[path = "reference_tests.rs"]

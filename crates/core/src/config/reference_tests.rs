@@ -2,6 +2,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::*;
+use crate::config::resolve;
+use crate::config::testing::{from_toml, sources, summary};
 
 #[test]
 #[expect(
@@ -51,6 +53,7 @@ fn reference_sentences_fit_a_table() {
 #[test]
 fn reference_declares_every_variable_the_code_names() {
     let sources = [
+        include_str!("import.rs"),
         include_str!("paths.rs"),
         include_str!("resolve.rs"),
         include_str!("settings.rs"),
@@ -69,4 +72,22 @@ fn reference_declares_every_variable_the_code_names() {
         }
     }
     assert!(named >= 10, "the search found only {named} names");
+}
+
+/// The example is what people copy first.
+#[test]
+fn reference_examples_are_taken_without_a_problem() {
+    let page = reference_markdown();
+    let example = |language: &str| {
+        let (_, rest) = page.split_once(&format!("```{language}\n")).unwrap();
+        rest.split_once("```").unwrap().0.to_owned()
+    };
+    let toml = from_toml(&example("toml"));
+    assert_eq!(summary(&toml), ["gpu1", "build", "gpu2"]);
+    assert!(toml.problems.is_empty());
+    let json = resolve(&sources(
+        &[("GPU1_PASSWORD", "p")],
+        Some(("/c.json", &example("json"))),
+    ));
+    assert_eq!(summary(&json), ["gpu1"]);
 }

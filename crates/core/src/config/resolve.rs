@@ -9,8 +9,9 @@ use super::problem::shown;
 use super::raw::{self, Node, Value};
 use super::reference::{self, KeyPlace};
 use super::{
-    Config, ConfigText, EntryPlace, Environment, Fault, Format, HostKeyPolicy, Origin, Place,
-    Problem, SANDBOXES_MAX, SOURCE_MAX_BYTES, SandboxConfig, SandboxEntry, Sources, settings,
+    Config, ConfigText, EntryPlace, Environment, Fault, Format, HostKeyPolicy, HostPattern, Origin,
+    Place, Problem, SANDBOXES_MAX, SOURCE_MAX_BYTES, SandboxConfig, SandboxEntry, Sources,
+    credentials, import, settings, surroundings,
 };
 use crate::ids::SandboxName;
 use crate::secret::Secret;
@@ -28,6 +29,8 @@ pub fn resolve(sources: &Sources) -> Config {
         .map(|file| read_file(file, environment, &mut config))
         .unwrap_or_default();
     settings::read_environment(environment, &mut config.settings, &mut config.problems);
+    let patterns = import::read_environment(environment);
+    config.take_import(patterns);
     // The policy of the file holds for all entries, so the file's settings come before any entry.
     let policy = config.settings.host_key_policy;
 
@@ -65,6 +68,16 @@ pub fn resolve(sources: &Sources) -> Config {
     later_wins(&mut from_file);
     merge(from_environment, from_file, &mut config);
     config
+}
+
+impl Config {
+    fn take_import(&mut self, read: Result<Option<Vec<HostPattern>>, Problem>) {
+        match read {
+            Ok(Some(patterns)) => self.import_ssh_config = patterns,
+            Ok(None) => {}
+            Err(problem) => self.problems.push(problem),
+        }
+    }
 }
 
 /// An entry on its way to the configuration.
@@ -155,7 +168,8 @@ fn candidate_of(
     if let Some(place) = &mut fields.place.entry {
         place.name = shown_name;
     }
-    clear_secrets.extend(entry::clear_secrets(&fields));
+    clear_secrets.extend(credentials::in_clear(&fields));
+    clear_secrets.extend(surroundings::secret_values(&fields));
     Candidate {
         name: entry::claimed_name(&fields),
         read: entry::read(&fields, unknown_keys, policy),
@@ -260,6 +274,7 @@ fn read_file(file: &ConfigText, environment: &Environment, config: &mut Config) 
         label: None,
     };
     settings::read_file(&fields, &mut config.settings, &mut config.problems);
+    config.take_import(import::read_file(&fields));
     note_unknown_keys(&fields, &mut config.problems);
     for key in ["sandbox", "sandboxes"] {
         if !matches!(fields.value(key), None | Some(Value::List(_))) {

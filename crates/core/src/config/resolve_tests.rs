@@ -28,7 +28,7 @@ fn unknown_key_at_the_top_is_a_problem_and_the_rest_goes_on() {
     assert_eq!(
         messages(&config),
         [
-            "/c.toml:1: unknown key `result_stile`, known keys: sandboxes, sandbox, advanced_tools, inline_sync_max_files, inline_sync_max_bytes, result_style, host_key_policy"
+            "/c.toml:1: unknown key `result_stile`, known keys: sandboxes, sandbox, advanced_tools, inline_sync_max_files, inline_sync_max_bytes, result_style, host_key_policy, import_ssh_config"
         ]
     );
 }
@@ -252,7 +252,6 @@ fn single_variables_count_only_without_a_list(#[case] list: Option<&str>, #[case
 #[rstest]
 #[case(&[("REMOTE_PASSWORD", "p")], "`REMOTE_USER`: is required")]
 #[case(&[("REMOTE_USER", ""), ("REMOTE_PASSWORD", "p")], "`REMOTE_USER`: is required")]
-#[case(&[("REMOTE_USER", "u")], "needs REMOTE_PASSWORD or REMOTE_KEY_FILE")]
 #[case(&[("REMOTE_USER", "u"), ("REMOTE_PASSWORD", "p"), ("REMOTE_PORT", "abc")], "`REMOTE_PORT`: must be a whole number from 1 to 65535")]
 fn single_variables_are_named_when_they_are_wrong(
     #[case] variables: &[(&str, &str)],
@@ -265,6 +264,13 @@ fn single_variables_are_named_when_they_are_wrong(
         summary(&config),
         [format!("!box: REMOTE_HOST (box): {message}")]
     );
+}
+
+#[test]
+fn single_variables_need_no_credential() {
+    let variables = [("REMOTE_HOST", "box"), ("REMOTE_USER", "u")];
+    let config = resolve(&sources(&variables, None));
+    assert!(only(&config).ssh().names_no_credential());
 }
 
 #[test]
@@ -321,6 +327,7 @@ fn strange_entry() -> impl Strategy<Value = serde_json::Value> {
         any::<f64>().prop_map(Into::into),
         "(?s).{0,3}".prop_map(Into::into),
         proptest::collection::vec("[a-z\n]{0,2}", 0..3).prop_map(Into::into),
+        ("(?s).{0,3}", any::<i64>()).prop_map(|(name, value)| serde_json::json!({name: value})),
     ];
     let names: Vec<_> = KEYS.iter().map(|key| key.name).collect();
     let member = (proptest::sample::select(names), value);

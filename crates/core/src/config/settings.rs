@@ -3,10 +3,8 @@
 use super::entry;
 use super::fields::Fields;
 use super::paths::variable;
-use super::raw::Value;
 use super::{Environment, Fault, Origin, Place, Problem, ResultStyle, Settings};
 
-const WANTED_FLAG: &str = "true or false";
 const WANTED_WHOLE: &str = "a whole number";
 const WANTED_STYLE: &str = "\"json\" or \"text\"";
 const WANTED_SWITCH: &str = "one of 1, true, yes, on, 0, false, no, off";
@@ -14,7 +12,7 @@ const WANTED_SWITCH: &str = "one of 1, true, yes, on, 0, false, no, off";
 /// Takes the settings of the file; a setting that is wrong keeps its default.
 pub(super) fn read_file(fields: &Fields<'_>, settings: &mut Settings, problems: &mut Vec<Problem>) {
     keep(
-        advanced_tools(fields),
+        fields.flag("advanced_tools"),
         &mut settings.advanced_tools,
         problems,
     );
@@ -87,15 +85,6 @@ fn store<T>(read: Option<T>, setting: &mut T) -> bool {
             true
         }
         None => false,
-    }
-}
-
-fn advanced_tools(fields: &Fields<'_>) -> Result<Option<bool>, Problem> {
-    let key = "advanced_tools";
-    match fields.value(key) {
-        None => Ok(None),
-        Some(Value::Flag(flag)) => Ok(Some(*flag)),
-        Some(_) => Err(fields.problem(key, Fault::Wanted(WANTED_FLAG))),
     }
 }
 

@@ -15,6 +15,25 @@ pub enum Reach {
     Alias(AliasSettings),
 }
 
+impl Reach {
+    /// How the host proves who it is.
+    pub fn host_keys(&self) -> &HostKeySettings {
+        match self {
+            Self::Host(settings) => &settings.host_keys,
+            Self::Alias(settings) => &settings.host_keys,
+        }
+    }
+
+    /// Where the entry's own secrets come from.
+    pub fn secret_sources(&self) -> impl Iterator<Item = &SecretSource> {
+        let (passphrase, password) = match self {
+            Self::Host(settings) => (&settings.key_passphrase, &settings.password),
+            Self::Alias(settings) => (&settings.key_passphrase, &settings.password),
+        };
+        passphrase.iter().chain(password)
+    }
+}
+
 /// Which program carries the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Transport {
@@ -82,6 +101,8 @@ pub struct AliasSettings {
     pub password: Option<SecretSource>,
     /// How the host proves who it is; an empty list of files means those written there.
     pub host_keys: HostKeySettings,
+    /// Whether somebody asked for that policy, so that it wins over the one written there.
+    pub policy_is_given: bool,
     /// How long each step may take, where the entry says so.
     pub limits: GivenLimits,
 }
@@ -177,6 +198,13 @@ pub struct SshSettings {
     pub limits: Limits,
 }
 
+impl SshSettings {
+    /// Whether the entry leaves it to the agent and the user's usual keys to prove who we are.
+    pub fn names_no_credential(&self) -> bool {
+        self.key_file.is_none() && self.password.is_none()
+    }
+}
+
 /// Where a secret comes from.
 #[derive(Clone)]
 pub enum SecretSource {
@@ -186,6 +214,16 @@ pub enum SecretSource {
     Command(Vec<String>),
     /// It is kept in the keychain, or in our own file where there is none.
     Stored(SecretName),
+}
+
+impl SecretSource {
+    /// The name under which the secret is kept, when it is.
+    pub fn stored_name(&self) -> Option<&SecretName> {
+        match self {
+            Self::Stored(name) => Some(name),
+            Self::Clear(_) | Self::Command(_) => None,
+        }
+    }
 }
 
 impl fmt::Debug for SecretSource {

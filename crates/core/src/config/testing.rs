@@ -66,4 +66,12 @@ impl super::SandboxConfig {
             super::Reach::Alias(_) => panic!("an alias"),
         }
     }
+
+    /// The settings of an entry that names a host of the SSH configuration.
+    pub(crate) fn alias(&self) -> &super::AliasSettings {
+        match &self.reach {
+            super::Reach::Alias(settings) => settings,
+            super::Reach::Host(_) => panic!("a host"),
+        }
+    }
 }

@@ -6,11 +6,13 @@
 
 mod end;
 mod gate;
+mod program;
 mod run;
 mod warm;
 
 pub use end::{EndReport, Purpose, Survivor, Target, end_script, parse_end_report};
 pub use gate::{Gate, Started};
+pub use program::{ShellProgram, ShellProgramError};
 pub use run::{
     EnvironmentName, RunSpec, ScriptError, ShellAge, StdinText, TimeoutProgram, run_script,
 };

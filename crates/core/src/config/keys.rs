@@ -1,0 +1,239 @@
+//! Every key of the configuration file and of an entry, declared once.
+
+use super::{Key, KeyPlace};
+
+const fn top(
+    name: &'static str,
+    form: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    Key {
+        name,
+        place: KeyPlace::TopLevel,
+        form,
+        default,
+        meaning,
+    }
+}
+
+const fn sandbox(
+    name: &'static str,
+    form: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    Key {
+        name,
+        place: KeyPlace::Sandbox,
+        form,
+        default,
+        meaning,
+    }
+}
+
+/// Every key that is understood.
+pub const KEYS: &[Key] = &[
+    top(
+        "sandboxes",
+        "list of tables",
+        "empty",
+        "The sandboxes. `sandbox` means the same, so that TOML files can say `[[sandbox]]`.",
+    ),
+    top(
+        "sandbox",
+        "list of tables",
+        "empty",
+        "The same as `sandboxes`.",
+    ),
+    top(
+        "advanced_tools",
+        "true or false",
+        "`false`",
+        "Offers the advanced tools.",
+    ),
+    top(
+        "inline_sync_max_files",
+        "whole number",
+        "`200`",
+        "A sync of more files goes to the background. Zero or less sends every sync there.",
+    ),
+    top(
+        "inline_sync_max_bytes",
+        "whole number",
+        "`67108864`",
+        "A sync of more bytes goes to the background. Zero or less sends every sync there.",
+    ),
+    top(
+        "result_style",
+        "text",
+        "`json`",
+        "Form of tool results: `json` or `text`.",
+    ),
+    top(
+        "host_key_policy",
+        "text",
+        "`accept-new`",
+        "Policy of every sandbox, of the environment too, that names none of its own.",
+    ),
+    top(
+        "import_ssh_config",
+        "text or list of texts",
+        "none",
+        "Patterns of host names in the SSH configuration that are sandboxes too, see below.",
+    ),
+    sandbox(
+        "name",
+        "text",
+        "the host or alias",
+        "Name by which the sandbox is called: 1 to 64 characters, no control characters, no blank at either end. A longer host or alias is cut.",
+    ),
+    sandbox(
+        "host",
+        "text",
+        "required without `ssh_alias`",
+        "Name or address of the host. An IPv6 address may stand in brackets.",
+    ),
+    sandbox(
+        "ssh_alias",
+        "text",
+        "none",
+        "Host of the SSH configuration, in the place of `host`: see below.",
+    ),
+    sandbox("port", "whole number", "`22`", "TCP port, 1 to 65535."),
+    sandbox("user", "text", "required with `host`", "User to log in as."),
+    sandbox("password", "text", "none", "Password in clear text."),
+    sandbox(
+        "password_env",
+        "text",
+        "none",
+        "Name of an environment variable that holds the password.",
+    ),
+    sandbox(
+        "password_command",
+        "list of texts",
+        "none",
+        "Program and arguments that print the password. Started without a shell.",
+    ),
+    sandbox(
+        "password_secret",
+        "text",
+        "none",
+        "Name under which `remote-sandbox-mcp secret set` keeps the password.",
+    ),
+    sandbox(
+        "key_file",
+        "path",
+        "none",
+        "Private key. `~/` is the home directory, and a relative path starts there.",
+    ),
+    sandbox(
+        "key_passphrase",
+        "text",
+        "none",
+        "Passphrase of the private key in clear text.",
+    ),
+    sandbox(
+        "key_passphrase_env",
+        "text",
+        "none",
+        "Name of an environment variable that holds the passphrase.",
+    ),
+    sandbox(
+        "key_passphrase_command",
+        "list of texts",
+        "none",
+        "Program and arguments that print the passphrase. Started without a shell.",
+    ),
+    sandbox(
+        "key_passphrase_secret",
+        "text",
+        "none",
+        "Name under which `remote-sandbox-mcp secret set` keeps the passphrase.",
+    ),
+    sandbox(
+        "host_key_policy",
+        "text",
+        "that of the file",
+        "`accept-new` trusts a host seen for the first time and refuses a changed key, `strict` refuses every unknown key, `insecure` checks nothing.",
+    ),
+    sandbox(
+        "known_hosts_files",
+        "path or list of paths",
+        "the user's own",
+        "Files with known host keys.",
+    ),
+    sandbox(
+        "connect_timeout_s",
+        "seconds",
+        "`10`",
+        "Time for the name lookup and the TCP connection.",
+    ),
+    sandbox(
+        "banner_timeout_s",
+        "seconds",
+        "`10`",
+        "Time for the first line of the server.",
+    ),
+    sandbox(
+        "key_exchange_timeout_s",
+        "seconds",
+        "`15`",
+        "Time for the key exchange.",
+    ),
+    sandbox("auth_timeout_s", "seconds", "`20`", "Time for the login."),
+    sandbox(
+        "keepalive_s",
+        "seconds",
+        "`15`",
+        "Pause between two signs of life.",
+    ),
+    sandbox(
+        "keepalive_max",
+        "whole number",
+        "`3`",
+        "How many unanswered signs of life mean that the link is dead, 1 to 100.",
+    ),
+    sandbox(
+        "transport",
+        "text",
+        "`builtin`",
+        "`builtin` connects by itself, `openssh` runs the system's `ssh`.",
+    ),
+    sandbox(
+        "require_existing_master",
+        "true or false",
+        "`false`",
+        "With `openssh`: refuses instead of logging in when no shared connection is there.",
+    ),
+    sandbox(
+        "env",
+        "table",
+        "empty",
+        "Environment variables of every command: at most 256, each text of at most 64 KiB, a whole number, or true or false.",
+    ),
+    sandbox(
+        "init",
+        "text",
+        "none",
+        "Shell text that runs before each command, in its shell. At most 64 KiB.",
+    ),
+    sandbox(
+        "workdir",
+        "text",
+        "the home directory",
+        "Directory on the host for commands that name none: absolute, `~/x`, or relative to the home.",
+    ),
+    sandbox(
+        "shell",
+        "text",
+        "`bash`, else `sh`",
+        "Shell for commands that name none: a name or an absolute path, without arguments.",
+    ),
+    sandbox(
+        "tags",
+        "text or list of texts",
+        "none",
+        "Words by which sandboxes are chosen: at most 32, each of 1 to 64 letters, digits, `.`, `_` or `-`.",
+    ),
+];
