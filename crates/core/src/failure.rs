@@ -35,6 +35,8 @@ pub enum Code {
     Busy,
     /// The host accepted the login but would not start a shell or the command.
     RemoteRefused,
+    /// The text that the sandbox runs before each command failed.
+    InitFailed,
     /// The record that must be written first could not be written.
     StoreUnavailable,
     /// The sandbox cannot do this.
@@ -47,7 +49,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the reference page.
-    pub const ALL: [Code; 18] = [
+    pub const ALL: [Code; 19] = [
         Code::InvalidParams,
         Code::NotFound,
         Code::NotConfigured,
@@ -62,6 +64,7 @@ impl Code {
         Code::LinkLost,
         Code::Busy,
         Code::RemoteRefused,
+        Code::InitFailed,
         Code::StoreUnavailable,
         Code::Unsupported,
         Code::Cancelled,
@@ -85,6 +88,7 @@ impl Code {
             Code::LinkLost => "link_lost",
             Code::Busy => "busy",
             Code::RemoteRefused => "remote_refused",
+            Code::InitFailed => "init_failed",
             Code::StoreUnavailable => "store_unavailable",
             Code::Unsupported => "unsupported",
             Code::Cancelled => "cancelled",
@@ -126,6 +130,9 @@ impl Code {
             Code::Busy => "The host has no free session; try again later.",
             Code::RemoteRefused => {
                 "The login worked, but the host would not start a shell or the command; its own words follow."
+            }
+            Code::InitFailed => {
+                "The sandbox's `init` failed, and its output is shown; the command did not run."
             }
             Code::StoreUnavailable => {
                 "The audit log or state folder cannot be written, so nothing was done."

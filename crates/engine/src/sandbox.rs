@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use remote_sandbox_core::config::Surroundings;
 use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::ids::{RunToken, SandboxName};
 use remote_sandbox_core::outcome::{LeftRunning, Outcome, StopReason};
@@ -87,6 +88,9 @@ pub struct Description {
 pub trait Sandbox: Send + Sync {
     /// What is known without asking it.
     fn description(&self) -> &Description;
+
+    /// What every command in it finds.
+    fn surroundings(&self) -> &Surroundings;
 
     /// Really asks it for a sign of life.
     async fn check(&self) -> Result<(), Failure>;

@@ -11,5 +11,6 @@ mod protocol;
 mod reference;
 mod sandboxes;
 mod support;
+mod surroundings;
 mod tasks;
 mod warm;

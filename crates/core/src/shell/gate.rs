@@ -29,6 +29,7 @@ pub struct Gate {
     open: bool,
     started: Option<Started>,
     refused: Option<String>,
+    acknowledged: bool,
 }
 
 impl Gate {
@@ -40,6 +41,7 @@ impl Gate {
             open: false,
             started: None,
             refused: None,
+            acknowledged: false,
         }
     }
 
@@ -49,9 +51,16 @@ impl Gate {
             return chunk.into();
         }
         self.held.extend_from_slice(chunk);
-        let Some((begin, end)) = self.find_marker() else {
-            self.forget_noise();
-            return Vec::new().into();
+        let (begin, end) = loop {
+            let Some((begin, end)) = self.find_marker() else {
+                self.forget_noise();
+                return Vec::new().into();
+            };
+            if !self.is_acknowledgement(begin, end) {
+                break (begin, end);
+            }
+            self.acknowledged = true;
+            self.held.drain(begin..=end.min(self.held.len() - 1));
         };
         self.read_marker(begin, end);
         let rest = self.held.split_off((end + 1).min(self.held.len()));
@@ -68,6 +77,11 @@ impl Gate {
     /// The step the script could not do before the command, if it said so.
     pub fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
+    }
+
+    /// Whether the shell has said that it took the command up.
+    pub fn is_acknowledged(&self) -> bool {
+        self.acknowledged || self.open
     }
 
     /// Whether the marker has come, of either kind.
@@ -91,6 +105,10 @@ impl Gate {
             .take(LONGEST_MARKER)
             .position(|&byte| byte == b'\n')?;
         Some((begin, begin + length))
+    }
+
+    fn is_acknowledgement(&self, begin: usize, end: usize) -> bool {
+        self.held.get(begin + self.needle.len()..end) == Some(b"A")
     }
 
     fn read_marker(&mut self, begin: usize, end: usize) {

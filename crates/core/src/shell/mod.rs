@@ -8,14 +8,14 @@ mod end;
 mod gate;
 mod program;
 mod run;
+mod start;
 mod warm;
 
 pub use end::{EndReport, Purpose, Survivor, Target, end_script, parse_end_report};
 pub use gate::{Gate, Started};
 pub use program::{ShellProgram, ShellProgramError};
-pub use run::{
-    EnvironmentName, RunSpec, ScriptError, ShellAge, StdinText, TimeoutProgram, run_script,
-};
+pub use run::{EnvironmentName, RunSpec, ScriptError, ShellAge, StdinText, TimeoutProgram};
+pub use start::run_script;
 pub use warm::ready_script;
 
 /// The one command line that a login shell is asked to run.

@@ -1,13 +1,10 @@
-//! The script that starts one command of a caller.
+//! One command of a caller, checked and ready to become a script.
 
-use std::fmt::Write as _;
-
-use super::warm::STILL_FRESH;
-use super::{TOKEN_VARIABLE, quote};
-use crate::ids::RunToken;
+use super::ShellProgram;
+use crate::config::Surroundings;
 
 /// Longest command that is handed to the shell as one argument; Linux refuses 128 KiB and more.
-const LONGEST_ARGUMENT: usize = 96 * 1024;
+pub(super) const LONGEST_ARGUMENT: usize = 96 * 1024;
 
 /// Longest command or standard input that is accepted at all.
 const LONGEST_TEXT: usize = 8 * 1024 * 1024;
@@ -68,7 +65,7 @@ const READ_ONLY: [&str; 6] = [
 
 /// A name that every POSIX shell accepts as a variable.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EnvironmentName(String);
+pub struct EnvironmentName(pub(super) String);
 
 impl EnvironmentName {
     /// Checks the name.
@@ -96,7 +93,7 @@ impl EnvironmentName {
 
 /// Text for a command's standard input.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StdinText(String);
+pub struct StdinText(pub(super) String);
 
 impl StdinText {
     /// Checks that the text can travel inside a script.
@@ -143,10 +140,12 @@ pub enum ShellAge {
 /// One command of a caller, checked and ready to be sent.
 #[derive(Debug, Clone)]
 pub struct RunSpec {
-    command: String,
-    cwd: Option<String>,
-    variables: Vec<(EnvironmentName, String)>,
-    stdin: Option<StdinText>,
+    pub(super) command: String,
+    pub(super) cwd: Option<String>,
+    pub(super) variables: Vec<(EnvironmentName, String)>,
+    pub(super) stdin: Option<StdinText>,
+    pub(super) init: Option<String>,
+    pub(super) shell: Option<ShellProgram>,
 }
 
 impl RunSpec {
@@ -161,6 +160,8 @@ impl RunSpec {
             cwd: None,
             variables: Vec::new(),
             stdin: None,
+            init: None,
+            shell: None,
         })
     }
 
@@ -193,12 +194,33 @@ impl RunSpec {
         self
     }
 
+    /// Adds what every command of a sandbox finds; what the call says itself goes first.
+    #[must_use]
+    pub fn within(mut self, surroundings: &Surroundings) -> Self {
+        self.variables
+            .splice(0..0, surroundings.variables.iter().cloned());
+        self.cwd = self.cwd.or_else(|| surroundings.workdir.clone());
+        self.init = surroundings.init.clone();
+        self.shell = surroundings.shell.clone();
+        self
+    }
+
     /// The command as the caller wrote it.
     pub fn command(&self) -> &str {
         &self.command
     }
 
-    /// The directory as the caller wrote it.
+    /// Whether text of the sandbox runs before the command.
+    pub fn has_init(&self) -> bool {
+        self.init.is_some()
+    }
+
+    /// The shell that was chosen for it.
+    pub fn shell(&self) -> Option<&ShellProgram> {
+        self.shell.as_ref()
+    }
+
+    /// The directory as the caller or the sandbox has it.
     pub fn cwd(&self) -> Option<&str> {
         self.cwd.as_deref()
     }
@@ -216,138 +238,4 @@ fn check_text(field: &'static str, text: &str) -> Result<(), ScriptError> {
         });
     }
     Ok(())
-}
-
-/// Builds the script that runs `spec` under `token`.
-///
-/// `last_resort_s` is the second layer: when this program is gone, the host's own `timeout` ends the
-/// command after that many seconds. The last thing the script does is `exec`, so that the server's
-/// exit status and exit signal are the command's own.
-pub fn run_script(
-    spec: &RunSpec,
-    token: &RunToken,
-    last_resort_s: u64,
-    program: TimeoutProgram,
-    age: ShellAge,
-) -> String {
-    let mut script = String::with_capacity(spec.command.len() + 2048);
-    // The braces make `sh` read all of it before it runs any of it.
-    script.push_str("{\n");
-    let _ = writeln!(script, "t={token}");
-    match (age, program.letter()) {
-        // It knows who it is and which programs there are.
-        (ShellAge::Waiting, _) => script.push_str(STILL_FRESH),
-        (ShellAge::New, letter) => {
-            script.push_str(WHO_AM_I);
-            match letter {
-                None => script.push_str(FIND_TIMEOUT),
-                Some(letter) => {
-                    let _ = writeln!(script, "k={letter}");
-                }
-            }
-        }
-    }
-    if let Some(cwd) = &spec.cwd {
-        push_change_directory(&mut script, cwd);
-    }
-    // Bash takes itself for a login over the network here and would read `.bashrc`, whose words
-    // would then be the command's; the login shell has read its own files already.
-    script.push_str("s=sh o=timeout; command -v bash >/dev/null 2>&1 && s='bash --norc'\n");
-    if spec.variables.iter().any(|(name, _)| name.0 == "PATH") {
-        // The caller's own search path is for the command; ours has to be found without it.
-        script.push_str(RESOLVE);
-    }
-    let _ = writeln!(script, "n={last_resort_s}");
-    script.push_str(ANNOUNCE);
-    push_start(&mut script, spec, token);
-    script.push_str("exit 127\n}\n");
-    script
-}
-
-/// Learns the session and start time of this shell without starting a process, and leads a session
-/// of its own where the server did not make one. `q` is the number that finds its processes: that of
-/// the session or group it leads, or 0 where it leads none and only the token can find them.
-pub(super) const WHO_AM_I: &str = "\
-x=; [ -r /proc/$$/stat ] && read -r x </proc/$$/stat
-x=${x##*) }; set -- $x; g=${3-} q=${4-0} b=${20-0}; w=
-[ -n \"$g\" ] || g=$(ps -o pgid= -p $$ 2>/dev/null | tr -d ' ')
-if [ \"$q\" != $$ ]; then
-if [ \"$g\" = $$ ]; then q=$$; elif command -v setsid >/dev/null 2>&1; then w=setsid; q=$$; else q=0; fi
-fi
-";
-
-/// Finds out which `timeout` the host has; costs one short process, once per connection.
-pub(super) const FIND_TIMEOUT: &str = "\
-k=n
-if command -v timeout >/dev/null 2>&1; then
-(:) # where no process can be started, this says so aloud
-if timeout -k 1 5 true >/dev/null 2>&1; then k=k; elif timeout 5 true >/dev/null 2>&1; then k=p; fi
-fi
-";
-
-/// Finds our own programs by their full names.
-const RESOLVE: &str = "\
-s=$(command -v ${s%% *})${s#${s%% *}}; o=$(command -v timeout); [ -z \"$w\" ] || w=$(command -v setsid)
-";
-
-/// Tells both streams that everything after this line is the command's own output.
-const ANNOUNCE: &str = "\
-set -- $w
-case $k in k) set -- \"$@\" $o -k 2 $n;; p) set -- \"$@\" $o $n;; esac
-set -- \"$@\" $s
-m=RSMCP:$t:B:$$:$q:$b:$k
-printf '%s\\n' \"$m\"; printf '%s\\n' \"$m\" >&2
-";
-
-fn push_change_directory(script: &mut String, cwd: &str) {
-    let target = match cwd.strip_prefix('~') {
-        Some("") => "\"${HOME:-/nonexistent}\"".to_owned(),
-        Some(rest) if rest.starts_with('/') => {
-            format!("\"${{HOME:-/nonexistent}}\"{}", quote(rest))
-        }
-        // A leading dash would be read as an option, and a lone one as the previous directory.
-        _ if cwd.starts_with('-') => quote(&format!("./{cwd}")),
-        _ => quote(cwd),
-    };
-    let _ = writeln!(
-        script,
-        "CDPATH= cd {target} >/dev/null 2>&1 || {{ printf '%s\\n' RSMCP:$t:F:cwd; CDPATH= cd {target}; exit 125; }}"
-    );
-}
-
-fn push_start(script: &mut String, spec: &RunSpec, token: &RunToken) {
-    let (how, delivered) = if spec.command.len() <= LONGEST_ARGUMENT {
-        let _ = writeln!(script, "set -- \"$@\" -c -- {}", quote(&spec.command));
-        ("exec \"$@\"".to_owned(), String::new())
-    } else {
-        // Too long for an argument: it comes on a descriptor of its own, closed before it runs.
-        let end = format!("RSMCP_{token}");
-        (
-            format!("exec \"$@\" -c 'eval \"$(cat <&9)\" 9<&-' 9<<'{end}'"),
-            format!("{}\n{end}\n", spec.command),
-        )
-    };
-    // Last, for the script has variables of its own, which must neither be nor become the caller's.
-    for (name, value) in &spec.variables {
-        let _ = writeln!(script, "export {}={}", name.as_str(), quote(value));
-    }
-    let _ = writeln!(script, "export {TOKEN_VARIABLE}={token}");
-    // Background children that let go of both streams still hold this descriptor, so that their
-    // being there shows as a pipe that stays open, at no cost for everybody else.
-    let how = format!("{how} 8>&2");
-    match &spec.stdin {
-        None => {
-            let _ = write!(script, "{how} </dev/null\n{delivered}");
-        }
-        // A here-document always ends in a newline, so it can carry exactly this text, and the
-        // command keeps its own exit signal.
-        Some(StdinText(text)) if text.ends_with('\n') => {
-            let end = format!("RSMCP_IN_{token}");
-            let _ = write!(script, "{how} <<'{end}'\n{delivered}{text}{end}\n");
-        }
-        Some(StdinText(text)) => {
-            let text = quote(text);
-            let _ = write!(script, "printf %s {text} | {how}\n{delivered}exit $?\n");
-        }
-    }
 }

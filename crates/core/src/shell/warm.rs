@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::TimeoutProgram;
-use super::run::{FIND_TIMEOUT, WHO_AM_I};
+use super::start::{FIND_TIMEOUT, WHO_AM_I};
 use crate::ids::RunToken;
 
 /// What goes to a shell in advance. It learns what a run would have to learn, notes how the login

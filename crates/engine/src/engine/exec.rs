@@ -68,6 +68,7 @@ impl Engine {
         request: ExecRequest,
     ) -> Result<ExecReport, Failure> {
         let sandbox = self.sandbox(request.sandbox.as_deref())?.clone();
+        let spec = request.spec.within(sandbox.surroundings());
         let names = Registry::new_names();
         let name = sandbox.description().name.to_string();
         self.record(&BeginRow {
@@ -76,12 +77,12 @@ impl Engine {
             tool: "exec_bash",
             sandbox: &name,
             run: names.0.as_str(),
-            command: request.spec.command(),
-            cwd: request.spec.cwd(),
+            command: spec.command(),
+            cwd: spec.cwd(),
         })?;
         let order = RunOrder {
             principal: context.principal.clone(),
-            spec: request.spec,
+            spec,
             timeout: request.timeout,
             shown_bytes: request
                 .max_output_chars

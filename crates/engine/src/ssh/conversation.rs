@@ -46,6 +46,9 @@ const SIGNAL_LIMIT: Duration = Duration::from_millis(40);
 /// The end of a channel may be seen a moment before the end of its connection.
 const FAREWELL_LIMIT: Duration = Duration::from_millis(100);
 
+/// Lines that are shown of what a sandbox's own beginning printed before it failed.
+const MOST_WORDS: usize = 20;
+
 /// Waits until somebody asks for the end.
 pub(super) async fn stopped(stop: &mut watch::Receiver<Option<StopReason>>) -> StopReason {
     let reason = stop
@@ -196,7 +199,7 @@ impl<'a> Conversation<'a> {
                 () = tokio::time::sleep_until(deadline) => return Turn::Interrupt(Outcome::TimedOut),
                 reason = stopped(&mut order.stop) => return Turn::Interrupt(Outcome::Ended(reason)),
                 _ = &mut send, if !sent => sent = true,
-                () = &mut silence, if !self.out.is_open() => return Turn::Silent,
+                () = &mut silence, if !self.out.is_acknowledged() => return Turn::Silent,
                 heard = self.incoming.next() => {
                     self.take(heard);
                     if self.closed {
@@ -389,7 +392,7 @@ impl<'a> Conversation<'a> {
     /// its end tells that: a connection that broke may have swallowed the word.
     fn is_unused(&self) -> bool {
         let said_so = self.refused || self.out.refused() == Some("stale");
-        let heard_to_the_end = self.whole && self.closed && !self.out.is_open();
+        let heard_to_the_end = self.whole && self.closed && !self.out.is_acknowledged();
         self.age == ShellAge::Waiting
             && (said_so || heard_to_the_end && self.session.is_connected())
     }
@@ -406,7 +409,17 @@ impl<'a> Conversation<'a> {
         match (&self.exit, self.out.is_open(), self.out.refused()) {
             (_, _, Some("cwd")) => Err(NotStarted::Directory {
                 cwd: clean_line(order.spec.cwd().unwrap_or_default(), 200),
-                words: self.words(),
+                words: self.words(3),
+            }),
+            (_, _, Some("shell")) => Err(NotStarted::Shell {
+                shell: order
+                    .spec
+                    .shell()
+                    .map(ToString::to_string)
+                    .unwrap_or_default(),
+            }),
+            (_, _, Some("init")) => Err(NotStarted::Init {
+                words: self.words(MOST_WORDS),
             }),
             // Whatever did not arrive may have been its output, or the word that it started.
             (Some(outcome), ..) if (self.closed || self.cut) && !self.whole => Ok(Ended {
@@ -423,13 +436,18 @@ impl<'a> Conversation<'a> {
                 left_running,
                 detail: None,
             }),
+            (Some(_), false, _) if order.spec.has_init() && self.out.is_acknowledged() => {
+                Err(NotStarted::Init {
+                    words: self.words(MOST_WORDS),
+                })
+            }
             (Some(outcome), false, _) => {
                 let how = match outcome {
                     Outcome::Exited(code) => format!("its shell ended with exit code {code}"),
                     _ => "its shell was killed".to_owned(),
                 };
                 Err(NotStarted::Refused {
-                    words: format!("{how}: {}", self.words()),
+                    words: format!("{how}: {}", self.words(3)),
                 })
             }
             (None, ..) if self.session.is_connected() => Ok(Ended {
@@ -442,21 +460,22 @@ impl<'a> Conversation<'a> {
     }
 
     /// The last words on both streams before the command's own output.
-    fn words(&self) -> String {
+    fn words(&self, most: usize) -> String {
         let noise = [self.out.noise(), self.err.noise()].concat();
         let text = clean_text(&noise);
         let lines: Vec<&str> = text
             .lines()
-            .filter(|line| !line.trim().is_empty())
+            // A shell that waited said so in this form.
+            .filter(|line| !line.trim().is_empty() && !line.starts_with("RSMCP:"))
             .collect();
         let last = lines
-            .get(lines.len().saturating_sub(3)..)
+            .get(lines.len().saturating_sub(most)..)
             .unwrap_or_default()
             .join("; ");
         if last.is_empty() {
             "no reason given".to_owned()
         } else {
-            clean_line(&last, 500)
+            clean_line(&last, 200 * most)
         }
     }
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use remote_sandbox_core::config::{SandboxConfig, SshSettings};
+use remote_sandbox_core::config::{SandboxConfig, SshSettings, Surroundings};
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::outcome::LeftRunning;
 use remote_sandbox_core::probe::{self, Resources};
@@ -52,6 +52,7 @@ const PROBE_LIMIT: Duration = Duration::from_secs(15);
 pub struct SshSandbox {
     description: Description,
     settings: Arc<SshSettings>,
+    surroundings: Surroundings,
     pool: Pool,
 }
 
@@ -69,6 +70,7 @@ impl SshSandbox {
                 warnings: config.notes.clone(),
             },
             pool: Pool::new(settings.clone(), dialer),
+            surroundings: config.surroundings.clone(),
             settings,
         }
     }
@@ -217,6 +219,10 @@ impl Sandbox for SshSandbox {
         &self.description
     }
 
+    fn surroundings(&self) -> &Surroundings {
+        &self.surroundings
+    }
+
     async fn check(&self) -> Result<(), Failure> {
         let deadline = clock::instant() + self.connect_limit();
         self.pool
@@ -231,6 +237,12 @@ impl Sandbox for SshSandbox {
             NotStarted::Directory { .. } => self
                 .failure(Code::NotFound, &error)
                 .hint("the command did not run; pass an existing directory as `cwd`, or make it first"),
+            NotStarted::Init { .. } => self
+                .failure(Code::InitFailed, &error)
+                .hint("the command did not run; correct `init` in the configuration of this sandbox, or what it needs on the host"),
+            NotStarted::Shell { .. } => self
+                .failure(Code::NotFound, &error)
+                .hint("the command did not run; correct `shell` in the configuration of this sandbox, or install it there"),
             NotStarted::Refused { .. } | NotStarted::Unused => self
                 .failure(Code::RemoteRefused, &error)
                 .hint("the command did not run; log in by hand once and see what the host says"),

@@ -44,6 +44,18 @@ pub enum NotStarted {
         /// What the host said.
         words: String,
     },
+    /// The text that the sandbox runs before each command failed.
+    #[error("the sandbox's `init` failed: {words}")]
+    Init {
+        /// What it printed.
+        words: String,
+    },
+    /// The chosen shell is not there.
+    #[error("the host has no shell `{shell}`")]
+    Shell {
+        /// The shell.
+        shell: String,
+    },
     /// The host would not start a shell.
     #[error("the host did not start the command: {words}")]
     Refused {
