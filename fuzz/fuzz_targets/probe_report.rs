@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!((0.0..=1.0).contains(&score));
     }
     for gpu in &resources.gpu {
-        for share in [gpu.util_pct, gpu.mem_used_pct].into_iter().flatten() {
+        for share in [gpu.util_pct, gpu.mem_used_pct()].into_iter().flatten() {
             assert!((0.0..=100.0).contains(&share));
         }
     }

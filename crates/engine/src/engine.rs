@@ -15,7 +15,7 @@ use remote_sandbox_core::secret::Mask;
 
 pub use exec::{ExecReport, ExecRequest, LONGEST_WAIT, USUAL_WAIT};
 pub use setup::{SetupError, load_config};
-pub use survey::{Listed, Probed};
+pub use survey::{Listed, Probed, Selected};
 pub use tasks::{Liveness, TaskReport, TaskRequest};
 
 use crate::audit::Audit;

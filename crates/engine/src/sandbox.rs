@@ -79,6 +79,8 @@ pub struct Description {
     pub port: u16,
     /// As whom.
     pub user: String,
+    /// The words it was given to be chosen by.
+    pub tags: Vec<String>,
     /// What the user should know about its configuration.
     pub warnings: Vec<String>,
 }

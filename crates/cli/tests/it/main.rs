@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests stand outside the doors")]
 
 mod architecture;
+mod choosing;
 mod compatibility;
 mod exec;
 mod faults;

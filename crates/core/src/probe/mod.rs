@@ -3,6 +3,7 @@
 //! The script is one POSIX `sh` program, sent in one round trip. Each figure of the report may be missing; a missing
 //! figure is `None`, and never zero, because zero would read as "idle".
 
+mod choose;
 mod gpu;
 mod proc;
 mod report;
@@ -10,6 +11,8 @@ mod score;
 mod script;
 mod text;
 
+pub use choose::{Candidate, Choice, Chosen, Wanted, choose};
+pub use gpu::{Gpu, GpuInstance, GpuProcess, GpuVendor, visible_devices_variables};
 pub use score::{Readings, idle_score};
 pub use script::{Nonce, TOOL_LIMIT, probe_script};
 
@@ -38,7 +41,7 @@ pub struct Resources {
     pub memory: Memory,
     /// The file systems of the home directory and of `/tmp`.
     pub disk: Vec<Disk>,
-    /// The NVIDIA GPUs that could be read.
+    /// The GPUs that could be read.
     pub gpu: Vec<Gpu>,
     /// Why GPUs that should be there could not be read, or not all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,36 +91,6 @@ pub struct Disk {
     pub used_pct: Option<f64>,
 }
 
-/// One NVIDIA GPU.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Gpu {
-    /// The index `nvidia-smi` gives it.
-    pub index: u32,
-    /// The product name.
-    pub name: Option<String>,
-    /// Share of time in which a kernel ran.
-    pub util_pct: Option<f64>,
-    /// Memory in use, in MiB.
-    pub mem_used_mb: Option<u64>,
-    /// Memory of the device, in MiB.
-    pub mem_total_mb: Option<u64>,
-    /// Used share of the memory.
-    pub mem_used_pct: Option<f64>,
-    /// The compute processes on it; `None` when they could not be listed.
-    pub processes: Option<Vec<GpuProcess>>,
-}
-
-/// One compute process on a GPU.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct GpuProcess {
-    /// Its process id on the host.
-    pub pid: Option<u32>,
-    /// The path of its program.
-    pub name: Option<String>,
-    /// GPU memory it holds, in MiB.
-    pub mem_used_mb: Option<u64>,
-}
-
 /// Reads what the script of the same nonce printed.
 pub fn parse_report(nonce: &Nonce, bytes: &[u8]) -> Result<Resources, ProbeError> {
     let text = report::readable_text(bytes);
@@ -149,3 +122,7 @@ mod samples;
 #[cfg(test)]
 #[path = "probe_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "vendor_tests.rs"]
+mod vendor_tests;

@@ -8,6 +8,7 @@ nonce=@NONCE@
 limit=@LIMIT@
 most_bytes=65536
 most_lines=256
+collecting= processes= noted=0
 
 open_section() { printf '\n@@%s begin %s\n' "$nonce" "$1"; }
 close_section() { printf '\n@@%s end %s\n' "$nonce" "$1"; }
@@ -54,6 +55,7 @@ supervise() {
 relay() {
     size=0
     verdict=lost
+    instances=
     while IFS= read -r line; do
         case $line in
         "@@$nonce stop "*)
@@ -66,13 +68,55 @@ relay() {
             verdict=cut
             break
         fi
+        [ -z "$collecting" ] || note_processes "$line"
+        case $line in "  MIG "*) instances=yes ;; esac
         printf '%s\n' "$line"
     done
     close_section "$verdict"
+    [ "$verdict" = 0 ]
+}
+
+# Remembers the processes that a line names. Any number may be one; the reader knows which of them are meant.
+note_processes() {
+    words=$IFS
+    IFS="$IFS,|:\"PID"
+    set -f
+    for word in $1; do
+        case $word in '' | *[!0-9]* | ????????*) continue ;; esac
+        [ "$noted" -lt "$most_lines" ] && [ -d "/proc/$word" ] || continue
+        case "$processes " in *" /proc/$word "*) continue ;; esac
+        processes="$processes /proc/$word"
+        noted=$((noted + 1))
+    done
+    set +f
+    IFS=$words
+}
+
+# Tells who owns the remembered processes: by number, which is certain, and by name, which may have to be asked for.
+owner_sections() {
+    collecting=
+    [ -n "$processes" ] || return 0
+    open_section "$1_owners"
+    printf 'self %s\n' "$(id -u)"
+    ls -ldn $processes
+    close_section "$?"
+    open_section "$1_names"
+    bounded ls -ld $processes
 }
 
 # Runs a tool for at most the limit. The left side ends at once: the shell must not wait for the tool itself.
 bounded() { { supervise "$@" & } | relay; }
+
+# The same for a list of processes, with their owners after it.
+bounded_with_owners() {
+    name=$1
+    shift
+    { supervise "$@" & } | {
+        collecting=yes processes= noted=0
+        relay
+        owner_sections "$name"
+    }
+}
 
 cpu_count() {
     # GNU nproc would report these wishes instead of the machine.
@@ -179,19 +223,32 @@ disk_section() {
     bounded df -kP "$2"
 }
 
-gpu_devices() {
-    for entry in /dev/nvidia[0-9]* /proc/driver/nvidia/gpus/* /proc/driver/nvidia/version; do
-        if [ -e "$entry" ]; then
-            printf 'device yes\n'
-            return
-        fi
+exists() {
+    for entry in "$@"; do
+        [ ! -e "$entry" ] || return 0
     done
-    printf 'device no\n'
+    return 1
 }
 
+yes_or_no() { if "$@" >/dev/null; then printf 'yes\n'; else printf 'no\n'; fi; }
+
+# A graphics unit inside a processor has the same driver; only one with much memory of its own is worth a complaint.
+has_amd_device() {
+    [ -e /dev/kfd ] || return 1
+    for file in /sys/class/drm/card*/device/mem_info_vram_total; do
+        [ -r "$file" ] && read -r bytes <"$file" && [ "$bytes" -ge 8589934592 ] && return 0
+    done
+    return 1
+}
+
+# NVIDIA comes last: where its lines are, those of the others are too.
 gpu_driver() {
-    if command -v nvidia-smi >/dev/null; then printf 'tool yes\n'; else printf 'tool no\n'; fi
-    gpu_devices
+    printf 'amd_tool %s\n' "$(yes_or_no amd_tools)"
+    printf 'amd_device %s\n' "$(yes_or_no has_amd_device)"
+    printf 'ascend_tool %s\n' "$(yes_or_no command -v npu-smi)"
+    printf 'ascend_device %s\n' "$(yes_or_no exists /dev/davinci[0-9]* /dev/davinci_manager)"
+    printf 'tool %s\n' "$(yes_or_no command -v nvidia-smi)"
+    printf 'device %s\n' "$(yes_or_no exists /dev/nvidia[0-9]* /proc/driver/nvidia/gpus/* /proc/driver/nvidia/version)"
 }
 
 gpu_list() {
@@ -202,14 +259,112 @@ gpu_list() {
 
 gpu_processes() {
     open_section gpu_processes
-    bounded nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv,noheader,nounits
+    bounded_with_owners nvidia nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory \
+        --format=csv,noheader,nounits
+}
+
+# The plain table is the only one that tells memory and processes of the parts of a divided GPU.
+gpu_instances() {
+    open_section nvidia_list
+    { supervise nvidia-smi -L & } | { relay && [ -n "$instances" ]; } || return 0
+    open_section nvidia_table
+    bounded_with_owners instances nvidia-smi
+}
+
+nvidia_sections() {
+    command -v nvidia-smi >/dev/null || return 0
+    gpu_instances | {
+        gpu_processes | {
+            gpu_list
+            cat
+        }
+        cat
+    }
+}
+
+amd_tools() { command -v amd-smi || command -v rocm-smi; }
+
+amd_monitor() {
+    open_section amd_monitor
+    bounded amd-smi monitor --gfx --vram-usage --temperature --json
+}
+
+amd_static() {
+    open_section amd_static
+    bounded amd-smi static --asic --json
+}
+
+amd_processes() {
+    open_section amd_processes
+    bounded_with_owners amd amd-smi process --json
+}
+
+# Succeeds when the figures could be read.
+amd_smi_sections() {
+    command -v amd-smi >/dev/null || return 1
+    amd_processes | {
+        amd_static | {
+            amd_monitor
+            status=$?
+            cat
+            [ "$status" = 0 ]
+        }
+        status=$?
+        cat
+        [ "$status" = 0 ]
+    }
+}
+
+rocm_processes() {
+    open_section rocm_processes
+    bounded_with_owners rocm rocm-smi --showpidgpus
+}
+
+rocm_smi_sections() {
+    command -v rocm-smi >/dev/null || return 0
+    rocm_processes | {
+        open_section rocm
+        bounded rocm-smi --showproductname --showuse --showmeminfo vram --showtemp --json
+        cat
+    }
+}
+
+holds_memory() {
+    for file in "$1"/vram_*; do
+        [ -r "$file" ] && read -r bytes <"$file" && [ "$bytes" = 0 ] || return 0
+    done
+    return 1
+}
+
+# All processes with memory on an AMD GPU, as the kernel knows them; the tools show a plain user only some.
+kernel_processes() {
+    for entry in /sys/class/kfd/kfd/proc/[0-9]*; do
+        [ -d "$entry" ] && holds_memory "$entry" || continue
+        printf '%s\n' "${entry##*/}"
+        note_processes "${entry##*/}"
+    done
+}
+
+amd_sections() {
+    amd_tools >/dev/null || return 0
+    section kfd kernel_processes
+    owner_sections kfd
+    amd_smi_sections || rocm_smi_sections
+}
+
+ascend_sections() {
+    command -v npu-smi >/dev/null || return 0
+    open_section ascend
+    bounded_with_owners ascend npu-smi info
 }
 
 gpu_sections() {
     section gpu_driver gpu_driver
-    command -v nvidia-smi >/dev/null || return
-    gpu_processes | {
-        gpu_list
+    ascend_sections | {
+        amd_sections | {
+            nvidia_sections
+            cat
+        }
         cat
     }
 }
@@ -232,6 +387,7 @@ main() {
     exec </dev/null 2>/dev/null
     LC_ALL=C
     PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/nvidia/bin:/usr/lib/wsl/lib
+    PATH=$PATH:/opt/rocm/bin:/usr/local/sbin
     export LC_ALL PATH
     slow_sections | {
         quick_sections

@@ -19,9 +19,9 @@ fn report_of_a_linux_host_has_the_documented_shape() {
             r#""memory":{"total_mb":64000,"used_mb":16000,"free_mb":48000,"used_pct":25.0},"#,
             r#""disk":[{"path":"/home/ann","total_mb":1024000,"free_mb":512000,"used_pct":50.0},"#,
             r#"{"path":"/tmp","total_mb":null,"free_mb":null,"used_pct":null}],"#,
-            r#""gpu":[{"index":0,"name":"NVIDIA L4","util_pct":40.0,"mem_used_mb":4607,"#,
-            r#""mem_total_mb":23034,"mem_used_pct":20.0,"#,
-            r#""processes":[{"pid":41233,"name":"/usr/bin/python3","mem_used_mb":4600}]}],"#,
+            r#""gpu":[{"index":0,"vendor":"nvidia","name":"NVIDIA L4","util_pct":40.0,"mem_used_mb":4607,"#,
+            r#""mem_total_mb":23034,"mem_used_pct":20.0,"free":false,"#,
+            r#""processes":[{"pid":41233,"name":"python3","mem_used_mb":4600,"user":null}]}],"#,
             r#""idle_score":0.675}"#,
         )
     );
@@ -88,7 +88,7 @@ fn assert_sound(resources: &Resources) {
         assert!((0.0..=1.0).contains(&score), "score {score}");
     }
     for gpu in &resources.gpu {
-        for share in [gpu.util_pct, gpu.mem_used_pct].into_iter().flatten() {
+        for share in [gpu.util_pct, gpu.mem_used_pct()].into_iter().flatten() {
             assert!((0.0..=100.0).contains(&share), "share {share}");
         }
     }
@@ -107,6 +107,16 @@ fn section_name() -> impl Strategy<Value = &'static str> {
         "gpu_driver",
         "gpus",
         "gpu_processes",
+        "nvidia_list",
+        "nvidia_table",
+        "nvidia_owners",
+        "amd_monitor",
+        "amd_static",
+        "amd_processes",
+        "kfd",
+        "rocm",
+        "rocm_processes",
+        "ascend",
         "disk_home",
         "disk_tmp",
     ])
@@ -140,6 +150,24 @@ fn body() -> impl Strategy<Value = String> {
             "Pages free:",
             "load average:",
             "0,",
+            "amd_tool",
+            "amd_device",
+            "ascend_tool",
+            "ascend_device",
+            "|",
+            "/",
+            "Process id",
+            "[{\"gpu\":",
+            "}]",
+            "\"vram_used\":",
+            "{\"card0\":",
+            "PID 7 is",
+            "GPU 0:",
+            "MIG 1g Device 0: (UUID: MIG-1)",
+            "MIG devices:",
+            "Processes:",
+            "self 7",
+            "/proc/7",
         ])
         .prop_map(str::to_owned),
         "\\PC{0,6}",

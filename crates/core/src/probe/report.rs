@@ -2,13 +2,18 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
+
 use super::Nonce;
 
 /// Most bytes of a report that are looked at; the script prints far less.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Most sections taken; the script prints about a dozen.
-const MOST_SECTIONS: usize = 32;
+/// Most sections taken; the script prints about a dozen, and thirty on a host with everything.
+const MOST_SECTIONS: usize = 48;
+
+/// Most places of a section at which a JSON value is looked for.
+const MOST_ATTEMPTS: usize = 8;
 
 /// How the work behind a section ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +54,22 @@ impl<'text> Section<'text> {
             .lines()
             .map(str::trim)
             .filter(|line| !line.is_empty())
+    }
+
+    /// The first JSON value that begins a line; remarks may stand before and after it.
+    pub(super) fn json(&self) -> Option<Value> {
+        let mut offset = 0;
+        let starts = self.body.split_inclusive('\n').filter_map(|line| {
+            let start = offset;
+            offset += line.len();
+            line.trim_start().starts_with(['[', '{']).then_some(start)
+        });
+        // A remark such as "[WARN] ..." begins like a value. Few attempts, because each may read all the rest.
+        starts.take(MOST_ATTEMPTS).find_map(|start| {
+            let rest = self.body.get(start..)?;
+            let mut values = serde_json::Deserializer::from_str(rest).into_iter();
+            values.next()?.ok()
+        })
     }
 
     /// What follows the key on the first line that begins with it.
@@ -175,6 +196,24 @@ mod tests {
         let text = "@@abcdefgh begin x\n@@abcdefgh end 0\n".repeat(MOST_SECTIONS * 2);
         let report = Report::split(&nonce(), &text).unwrap();
         assert_eq!(report.sections.len(), MOST_SECTIONS);
+    }
+
+    #[test]
+    fn json_is_found_between_remarks() {
+        let text = "@@abcdefgh begin x\n[WARN] no group\nWARNING\n  [\n{\"gpu\": 0}\n]\nbye\n";
+        let report = Report::split(&nonce(), text).unwrap();
+        let value = report.section("x").unwrap().json().unwrap();
+        assert_eq!(value, serde_json::json!([{"gpu": 0}]));
+    }
+
+    #[test]
+    fn json_is_looked_for_a_few_times_only() {
+        let text = format!(
+            "@@abcdefgh begin x\n{}{{}}\n",
+            "[ no\n".repeat(MOST_ATTEMPTS)
+        );
+        let report = Report::split(&nonce(), &text).unwrap();
+        assert_eq!(report.section("x").unwrap().json(), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 use rstest::rstest;
 
+use super::super::GpuVendor;
 use super::*;
 
 fn cpu(load_1m: f64, count: u32, util_pct: f64) -> Cpu {
@@ -22,13 +23,16 @@ fn memory(used_mb: u64, total_mb: u64) -> Memory {
 
 fn gpu(util_pct: Option<f64>, mem_used_mb: Option<u64>) -> Gpu {
     Gpu {
+        vendor: GpuVendor::Nvidia,
         index: 0,
         name: None,
+        uuid: None,
         util_pct,
         mem_used_mb,
         mem_total_mb: Some(1000),
-        mem_used_pct: None,
+        temperature_c: None,
         processes: None,
+        instances: Vec::new(),
     }
 }
 

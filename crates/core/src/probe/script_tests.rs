@@ -1,6 +1,6 @@
 #![expect(
     clippy::disallowed_methods,
-    reason = "the script is proven by running it, with a stand-in nvidia-smi on disk and a stopwatch"
+    reason = "the script is proven by running it, with stand-in tools on disk and a stopwatch"
 )]
 
 use std::fs;
@@ -189,7 +189,7 @@ fn script_gives_up_on_a_tool_that_cannot_be_killed() {
         assert!(run.resources().gpu_error.is_some(), "{shell:?}");
     }
     let pids = fs::read_to_string(directory.path().join("pids")).unwrap();
-    assert_eq!(pids.lines().count(), shells().len() * 2);
+    assert_eq!(pids.lines().count(), shells().len() * 3);
     for pid in pids.lines() {
         let ended = Command::new("kill").args(["-KILL", pid]).status().unwrap();
         assert!(ended.success(), "process {pid} was to be still there");
@@ -203,7 +203,7 @@ fn script_kills_the_tool_that_hangs() {
         run(shell, directory.path(), &script(1));
     }
     let pids = fs::read_to_string(directory.path().join("pids")).unwrap();
-    assert_eq!(pids.lines().count(), shells().len() * 2);
+    assert_eq!(pids.lines().count(), shells().len() * 3);
     for pid in pids.lines() {
         // The signal goes out just after the verdict; the script does not wait for it.
         let ended = comes_true(|| {

@@ -67,6 +67,7 @@ impl SshSandbox {
                 host: settings.host.clone(),
                 port: settings.port,
                 user: settings.user.clone(),
+                tags: config.tags.clone(),
                 warnings: config.notes.clone(),
             },
             pool: Pool::new(settings.clone(), dialer),

@@ -4,15 +4,21 @@ use std::sync::Arc;
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::output::clean_line;
-use remote_sandbox_core::probe::Resources;
+use remote_sandbox_core::probe::{Chosen, Resources, Wanted};
 use remote_sandbox_engine::call::CallContext;
-use remote_sandbox_engine::engine::{Engine, Listed, Probed};
+use remote_sandbox_engine::engine::{Engine, Listed, Probed, Selected};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Definition, Label, Nature};
+use super::{Definition, Label, Nature, given};
 use crate::mcp::render::Reply;
+
+/// A list longer than this loses processes of GPUs.
+const LONGEST_LIST: usize = 10_000;
+
+/// How many processes of one GPU are left in a list that is too long, first try first.
+const PROCESSES_SHOWN: [usize; 3] = [3, 1, 0];
 
 pub(super) fn definitions() -> Vec<Definition> {
     vec![
@@ -27,7 +33,7 @@ pub(super) fn definitions() -> Vec<Definition> {
         Label {
             name: "select_sandbox",
             title: "Select sandbox",
-            description: "Make a sandbox the active one; calls without sandbox_name use it from then on.",
+            description: "Make a sandbox the active one; calls without sandbox_name use it from then on. \"auto\" takes the idlest reachable one and says why; the other parameters go with \"auto\".",
             nature: Nature::SETS,
             core: false,
         }
@@ -54,7 +60,13 @@ struct ListParams {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SelectParams {
+    /// A name, or "auto"
     sandbox_name: String,
+    /// GPUs no other user holds
+    min_free_gpus: Option<u32>,
+    /// Free memory on each of them
+    min_gpu_free_mb: Option<u64>,
+    tag: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -74,6 +86,8 @@ struct SandboxReply {
     connection_error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<Code>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,6 +126,18 @@ struct ListReply {
     sandboxes: Vec<LineReply>,
 }
 
+#[derive(Serialize)]
+struct SelectReply {
+    active_sandbox: String,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
+    #[serde(flatten)]
+    chosen: Option<Chosen>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    others: Option<Vec<String>>,
+}
+
 fn ready(probed: Probed, active: Option<&str>) -> SandboxReply {
     let description = probed.description;
     let (connection_error, code) = match &probed.alive {
@@ -128,6 +154,7 @@ fn ready(probed: Probed, active: Option<&str>) -> SandboxReply {
         connection_alive: probed.alive.is_ok(),
         connection_error,
         code,
+        tags: description.tags,
         warnings: description.warnings,
         resources: probed.resources.map(|resources| match resources {
             Ok(resources) => ResourcesReply::Known(Box::new(resources)),
@@ -163,7 +190,44 @@ async fn list(engine: Arc<Engine>, _: CallContext, params: ListParams) -> Result
         problems: engine.problems().to_vec(),
         sandboxes,
     };
-    Ok(Reply::new(reply, verdict))
+    Ok(Reply::new(fitted(json!(reply)), verdict))
+}
+
+/// Leaves out processes of GPUs, never figures, until the reply is of a usual size.
+fn fitted(mut reply: Value) -> Value {
+    for most in PROCESSES_SHOWN {
+        if reply.to_string().len() <= LONGEST_LIST {
+            break;
+        }
+        let lines = reply.get_mut("sandboxes").and_then(Value::as_array_mut);
+        for line in lines.into_iter().flatten() {
+            let gpus = line.pointer_mut("/resources/gpu");
+            for gpu in gpus.and_then(Value::as_array_mut).into_iter().flatten() {
+                shorten_processes(gpu, most);
+                let parts = gpu.get_mut("mig").and_then(Value::as_array_mut);
+                for part in parts.into_iter().flatten() {
+                    shorten_processes(part, most);
+                }
+            }
+        }
+    }
+    reply
+}
+
+/// A count stands for the processes that are left out.
+fn shorten_processes(device: &mut Value, most: usize) {
+    let Some(device) = device.as_object_mut() else {
+        return;
+    };
+    let list = device.get_mut("processes").and_then(Value::as_array_mut);
+    let Some(list) = list.filter(|list| list.len() > most) else {
+        return;
+    };
+    let count = list.len();
+    list.truncate(most);
+    device
+        .entry("process_count")
+        .or_insert_with(|| json!(count));
 }
 
 async fn select(
@@ -171,12 +235,33 @@ async fn select(
     _: CallContext,
     params: SelectParams,
 ) -> Result<Reply, Failure> {
-    engine.select(&params.sandbox_name)?;
-    let verdict = format!("selected {}", params.sandbox_name);
-    Ok(Reply::new(
-        json!({"active_sandbox": params.sandbox_name, "status": "selected"}),
-        verdict,
-    ))
+    let wanted = Wanted {
+        min_free_gpus: params.min_free_gpus,
+        min_gpu_free_mb: params.min_gpu_free_mb,
+        tag: given(params.tag),
+    };
+    let selected = engine.select_wanted(&params.sandbox_name, &wanted).await?;
+    let (name, chosen, others, note) = match selected {
+        Selected::Named {
+            name,
+            is_called_auto,
+        } => {
+            let note = "a sandbox has this name, so nothing was compared";
+            (name, None, None, is_called_auto.then_some(note))
+        }
+        Selected::Idlest { chosen, others } => {
+            (chosen.name.clone(), Some(chosen), Some(others), None)
+        }
+    };
+    let verdict = format!("selected {name}");
+    let reply = SelectReply {
+        active_sandbox: name,
+        status: "selected",
+        note,
+        chosen,
+        others,
+    };
+    Ok(Reply::new(reply, verdict))
 }
 
 async fn active(engine: Arc<Engine>, _: CallContext, _: ActiveParams) -> Result<Reply, Failure> {
@@ -212,3 +297,7 @@ async fn active(engine: Arc<Engine>, _: CallContext, _: ActiveParams) -> Result<
     }
     Ok(Reply::new(facts, verdict))
 }
+
+#[cfg(test)]
+#[path = "sandboxes_tests.rs"]
+mod tests;

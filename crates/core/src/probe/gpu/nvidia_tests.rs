@@ -1,11 +1,12 @@
 use rstest::rstest;
 
-use super::super::samples::read;
+use super::super::super::samples::read;
+use super::super::{MOST_GPUS, gpus};
 use super::*;
 
 macro_rules! sample {
     ($name:literal) => {
-        include_str!(concat!("../../tests/fixtures/probe/", $name))
+        include_str!(concat!("../../../tests/fixtures/probe/", $name))
     };
 }
 
@@ -34,7 +35,7 @@ fn healthy_gpus_are_read_with_their_processes() {
     assert_eq!(serving.name.as_deref(), Some("NVIDIA A100-SXM4-80GB"));
     assert_eq!(serving.util_pct, Some(0.0));
     assert_eq!(serving.mem_used_mb, Some(79_872));
-    assert_eq!(serving.mem_used_pct, Some(97.5));
+    assert_eq!(serving.mem_used_pct(), Some(97.5));
     let process = &serving.processes.as_ref().unwrap()[0];
     assert_eq!(process.pid, Some(2718));
     assert_eq!(process.name.as_deref(), Some("/srv/models, large/serve"));
@@ -59,7 +60,7 @@ fn values_that_are_not_numbers_are_unknown() {
                 gpu.util_pct,
                 gpu.mem_used_mb,
                 gpu.mem_total_mb,
-                gpu.mem_used_pct,
+                gpu.mem_used_pct(),
             )
         })
         .collect();
@@ -97,7 +98,7 @@ fn units_are_taken_when_the_tool_prints_them() {
     let gpus = list("0", sample!("gpus_with_units.csv"));
     let gpu = &gpus.readable[0];
     assert_eq!(gpu.util_pct, Some(55.0));
-    assert_eq!(gpu.mem_used_pct, Some(50.0));
+    assert_eq!(gpu.mem_used_pct(), Some(50.0));
 }
 
 #[test]
@@ -224,4 +225,37 @@ fn host_without_devices_has_no_gpus_and_no_error() {
 fn host_whose_gpus_were_not_asked_is_an_error(#[case] driver: &str, #[case] error: &str) {
     let gpus = read(&[("gpu_driver", "0", driver)], gpus);
     assert_eq!(gpus.error.as_deref(), Some(error));
+}
+
+#[test]
+fn mig_gpu_that_hides_its_memory_is_not_free() {
+    let gpus = list(
+        "0",
+        include_str!("../fixtures/nvidia_mig_csv_driver_535.161.csv"),
+    );
+    let gpu = &gpus.readable[0];
+    assert_eq!(
+        (gpu.util_pct, gpu.mem_used_mb, gpu.mem_total_mb),
+        (None, None, None)
+    );
+    assert_eq!(gpu.processes.as_deref(), Some(&[][..]));
+    assert!(!gpu.is_free(None));
+}
+
+#[test]
+fn processes_have_their_owners() {
+    let driver = "tool yes\ndevice yes";
+    let sections = [
+        ("gpu_driver", "0", driver),
+        ("gpus", "0", sample!("gpus_healthy.csv")),
+        ("gpu_processes", "0", sample!("processes_healthy.csv")),
+        ("nvidia_owners", "0", "self 7\nd 9 7 7 0 x /proc/41233"),
+        ("nvidia_names", "0", "d 9 ann ann 0 x /proc/41233"),
+    ];
+    let gpus = read(&sections, gpus);
+    let ours = &gpus.readable[0].processes.as_ref().unwrap()[0];
+    assert_eq!((ours.user.as_deref(), ours.ours), (Some("ann"), true));
+    let foreign = &gpus.readable[1].processes.as_ref().unwrap()[0];
+    assert_eq!((foreign.user.as_deref(), foreign.ours), (None, false));
+    assert!(gpus.readable[2].is_free(None));
 }
