@@ -15,3 +15,4 @@ pub mod output;
 pub mod probe;
 pub mod secret;
 pub mod shell;
+pub mod ssh_config;

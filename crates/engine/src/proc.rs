@@ -4,10 +4,16 @@
     reason = "this module is the door to processes"
 )]
 
+mod group;
+mod piped;
+
 use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
+
+use group::Group;
+pub use piped::{LastWords, Piped};
 
 /// Most bytes that are read from a command's standard output.
 const LONGEST_OUTPUT: u64 = 64 * 1024;
@@ -28,6 +34,9 @@ pub enum CommandError {
     /// It did not end in time.
     #[error("the command did not end within {} s", .0.as_secs())]
     TooSlow(Duration),
+    /// It printed more than anybody wants to read.
+    #[error("the command printed more than {0} bytes")]
+    TooMuch(u64),
     /// It ended with another status than 0.
     #[error("the command ended with {0}")]
     Failed(std::process::ExitStatus),
@@ -71,6 +80,71 @@ pub async fn capture_output(
     }
 }
 
+/// What a command said.
+#[derive(Debug)]
+pub struct Captured {
+    /// Whether it ended with status 0.
+    pub success: bool,
+    /// Its standard output.
+    pub output: Vec<u8>,
+    /// The beginning of its standard error.
+    pub errors: Vec<u8>,
+}
+
+/// Runs a command without the `hidden` variables and returns all it said, however it ended; what it
+/// started is ended with it when it is too slow.
+pub async fn capture_both(
+    arguments: &[String],
+    hidden: &[String],
+    limit: Duration,
+    most_bytes: u64,
+) -> Result<Captured, CommandError> {
+    let Some((program, rest)) = arguments.split_first() else {
+        return Err(CommandError::Empty);
+    };
+    let mut command = tokio::process::Command::new(program);
+    for name in hidden {
+        command.env_remove(name);
+    }
+    let mut child = command
+        .args(rest)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .map_err(CommandError::Start)?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let group = Group::new(child);
+    let (mut output, mut errors) = (Vec::new(), Vec::new());
+    let reading = async {
+        let read_output = async {
+            match stdout {
+                Some(stdout) => stdout.take(most_bytes + 1).read_to_end(&mut output).await,
+                None => Ok(0),
+            }
+        };
+        let read_errors = async {
+            match stderr {
+                Some(stderr) => stderr.take(LONGEST_OUTPUT).read_to_end(&mut errors).await,
+                None => Ok(0),
+            }
+        };
+        tokio::try_join!(read_output, read_errors)?;
+        group.end().await
+    };
+    match tokio::time::timeout(limit, reading).await {
+        Err(_) => Err(CommandError::TooSlow(limit)),
+        Ok(Err(source)) => Err(CommandError::Read(source)),
+        Ok(Ok(_)) if output.len() as u64 > most_bytes => Err(CommandError::TooMuch(most_bytes)),
+        Ok(Ok(status)) => Ok(Captured {
+            success: status.success(),
+            output,
+            errors,
+        }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,5 +184,34 @@ mod tests {
             text.contains("exit status: 1") && !text.contains("secret"),
             "{text}"
         );
+    }
+
+    #[tokio::test]
+    async fn both_streams_of_a_failing_command_are_captured() {
+        let words = arguments(&["sh", "-c", "echo out; echo err >&2; exit 3"]);
+        let captured = capture_both(&words, &[], Duration::from_secs(5), 100).await;
+        let captured = captured.unwrap();
+        assert!(!captured.success);
+        assert_eq!(captured.output, b"out\n");
+        assert_eq!(captured.errors, b"err\n");
+        let error = capture_both(&words, &[], Duration::from_secs(5), 3).await;
+        assert!(matches!(error, Err(CommandError::TooMuch(3))));
+    }
+
+    #[tokio::test]
+    async fn what_a_slow_command_started_is_ended_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        let line = format!("sleep 4321 & echo $! > {}; wait", file.display());
+        let words = arguments(&["sh", "-c", &line]);
+        let error = capture_both(&words, &[], Duration::from_millis(300), 100).await;
+        assert!(matches!(error, Err(CommandError::TooSlow(_))));
+        let pid: u32 = std::fs::read_to_string(file)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
+        let gone = || !remote_sandbox_testkit::process::is_alive(pid);
+        assert!(remote_sandbox_testkit::wait_until(Duration::from_secs(5), gone).await);
     }
 }

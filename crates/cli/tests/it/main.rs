@@ -11,6 +11,7 @@ mod listing;
 mod protocol;
 mod reference;
 mod sandboxes;
+mod ssh_config;
 mod support;
 mod surroundings;
 mod tasks;

@@ -102,6 +102,11 @@ pub const VARIABLES: &[Variable] = &[
         "Patterns of host names in the SSH configuration that are sandboxes too, separated by commas.",
     ),
     variable(
+        "REMOTE_SANDBOX_SSH_CONFIG",
+        "`~/.ssh/config` and `/etc/ssh/ssh_config`",
+        "Path of an SSH configuration file that counts instead of both, as `ssh -F` does.",
+    ),
+    variable(
         "REMOTE_SANDBOX_CONFIG",
         "none",
         "Path of the configuration file, which must then exist. A relative path starts at the home directory.",

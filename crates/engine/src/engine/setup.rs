@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use remote_sandbox_core::config::{
-    Config, ConfigText, Environment, FileChoice, PathError, Platform, Problem, Reach,
-    SOURCE_MAX_BYTES, Sources, config_file_location, resolve, state_dir,
+    Config, ConfigText, Environment, FileChoice, PathError, Platform, Problem, SOURCE_MAX_BYTES,
+    Sources, config_file_location, imported, resolve, state_dir,
 };
 use remote_sandbox_core::secret::Mask;
 
@@ -15,7 +15,7 @@ use crate::audit::Audit;
 use crate::fsio::{self, FileError};
 use crate::run::Registry;
 use crate::sandbox::Sandbox;
-use crate::ssh::{Dialer, HostKeyStore, SecretKeeper, SshSandbox};
+use crate::ssh::{Dialer, HostKeyStore, RouteFinder, SecretKeeper, SshSandbox, known_aliases};
 
 /// Why the server cannot start at all.
 #[derive(Debug, thiserror::Error)]
@@ -53,8 +53,14 @@ pub fn load_config(flag: Option<&Path>, environment: Environment) -> Result<Conf
             }
         }
     };
-    let mut config = resolve(&Sources { environment, file });
+    let sources = Sources { environment, file };
+    let mut config = resolve(&sources);
     config.problems.extend(unreadable);
+    if !config.import_ssh_config.is_empty() {
+        let names = known_aliases(&sources.environment);
+        let entries = imported(&config.import_ssh_config, &names, &config);
+        config.sandboxes.extend(entries);
+    }
     Ok(config)
 }
 
@@ -77,13 +83,10 @@ impl Engine {
         let store = Arc::new(HostKeyStore::new(&state, home.as_deref()));
         let secrets: Vec<&str> = config.secrets().collect();
         let keeper = SecretKeeper::new(mask.clone(), environment, secrets.iter().copied());
-        let dialer = Arc::new(Dialer::new(store, keeper));
+        let dialer = Arc::new(Dialer::new(store, keeper, RouteFinder::new(environment)));
         let mut sandboxes: BTreeMap<String, Arc<dyn Sandbox>> = BTreeMap::new();
         for entry in config.ready() {
-            let Reach::Host(settings) = &entry.reach else {
-                continue;
-            };
-            let sandbox = SshSandbox::new(entry, settings, dialer.clone());
+            let sandbox = SshSandbox::new(entry, dialer.clone());
             sandboxes.insert(entry.name.to_string(), Arc::new(sandbox));
         }
         let audit = Arc::new(Audit::new(&state, mask.clone()));

@@ -1,24 +1,26 @@
 //! Opens one connection, step by step, each step with its own limit and its own words.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use remote_sandbox_core::config::SshSettings;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use remote_sandbox_core::config::{SshSettings, Way};
 use remote_sandbox_core::hostkey::{HostAddress, HostKey};
 use remote_sandbox_core::output::clean_line;
 use russh::client::{self, DisconnectReason, Handle};
 use russh::keys::{Algorithm, HashAlg, PublicKeyOrCertificate};
 use russh::{Preferred, cipher};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::auth::{self, AuthError};
+use super::auth;
+use super::dial_error::DialError;
 use super::hostkeys::{HostKeyError, HostKeyStore};
 use super::observe::Observed;
-use super::secrets::SecretKeeper;
+use super::pool::Dialer;
 use super::stall::Impatient;
+use super::way;
 
 /// How many bytes the host may send before it must wait for us; the link's speed times its delay
 /// must fit, and nothing is allocated in advance.
@@ -32,116 +34,6 @@ const WAITING_PACKETS: usize = 32;
 
 /// A host that closes before its banner is busy, most likely; it is asked this many times.
 const GREETING_ATTEMPTS: u32 = 3;
-
-/// Why there is no connection.
-#[derive(Debug, thiserror::Error)]
-pub enum DialError {
-    /// The name has no address.
-    #[error("the name {host} cannot be resolved")]
-    Resolve {
-        /// The name.
-        host: String,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The name service does not answer.
-    #[error("the name {host} was not resolved within {} s", limit.as_secs_f64())]
-    ResolveSlow {
-        /// The name.
-        host: String,
-        /// The limit.
-        limit: Duration,
-    },
-    /// No TCP connection.
-    #[error("no TCP connection to {host} port {port}")]
-    Tcp {
-        /// The host.
-        host: String,
-        /// The port.
-        port: u16,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// Nobody answers.
-    #[error("{host} port {port} did not answer on TCP within {} s", limit.as_secs_f64())]
-    TcpSlow {
-        /// The host.
-        host: String,
-        /// The port.
-        port: u16,
-        /// The limit.
-        limit: Duration,
-    },
-    /// Something answers, but it is no SSH server.
-    #[error("no SSH banner from {host} port {port}")]
-    Banner {
-        /// The host.
-        host: String,
-        /// The port.
-        port: u16,
-        /// Why.
-        #[source]
-        source: russh::Error,
-    },
-    /// The host accepted the connection and says nothing.
-    #[error("no SSH banner from {host} port {port} within {} s", limit.as_secs_f64())]
-    BannerSlow {
-        /// The host.
-        host: String,
-        /// The port.
-        port: u16,
-        /// The limit.
-        limit: Duration,
-    },
-    /// The two sides could not agree on keys.
-    #[error("the key exchange with {host} port {port} failed")]
-    KeyExchange {
-        /// The host.
-        host: String,
-        /// The port.
-        port: u16,
-        /// Why.
-        #[source]
-        source: russh::Error,
-    },
-    /// The key exchange does not come to an end.
-    #[error("the key exchange with {host} port {port} did not end within {} s", limit.as_secs_f64())]
-    KeyExchangeSlow {
-        /// The host.
-        host: String,
-        /// The port.
-        port: u16,
-        /// The limit.
-        limit: Duration,
-    },
-    /// Connecting broke this program.
-    #[error("connecting to {host} broke off")]
-    Broken {
-        /// The host.
-        host: String,
-        /// How.
-        #[source]
-        source: tokio::task::JoinError,
-    },
-    /// The host is not who it should be.
-    #[error(transparent)]
-    HostKey(#[from] HostKeyError),
-    /// The host does not take us.
-    #[error(transparent)]
-    Auth(#[from] AuthError),
-    /// The login does not come to an end.
-    #[error("the login at {host} port {port} did not end within {} s", limit.as_secs_f64())]
-    AuthSlow {
-        /// The host.
-        host: String,
-        /// The port.
-        port: u16,
-        /// The limit.
-        limit: Duration,
-    },
-}
 
 /// A connection that is logged in.
 pub(crate) struct Dialled {
@@ -240,15 +132,39 @@ impl client::Handler for HostGuard {
     }
 }
 
-/// Connects, checks the host's key and logs in.
-pub(crate) async fn dial(
+/// Connects, over other hosts when the way leads there, checks the host's key and logs in.
+pub(crate) fn dial<'a>(
+    settings: &'a Arc<SshSettings>,
+    dialer: &'a Dialer,
+) -> BoxFuture<'a, Result<Dialled, DialError>> {
+    async move {
+        let hop = match &settings.way {
+            Way::Jump(before) => {
+                let before = Arc::new((**before).clone());
+                let dialled = dial(&before, dialer).await;
+                Some(Arc::new(dialled.map_err(|source| DialError::Hop {
+                    hop: format!("{}@{} port {}", before.user, before.host, before.port),
+                    source: Box::new(source),
+                })?))
+            }
+            Way::Direct | Way::Command(_) => None,
+        };
+        let slots = dialer.slots(settings);
+        let _slot = slots.acquire().await;
+        log_in(settings, dialer, hop.as_ref()).await
+    }
+    .boxed()
+}
+
+/// Greets a host and logs in there.
+async fn log_in(
     settings: &Arc<SshSettings>,
-    store: &Arc<HostKeyStore>,
-    secrets: &SecretKeeper,
+    dialer: &Dialer,
+    hop: Option<&Arc<Dialled>>,
 ) -> Result<Dialled, DialError> {
     let mut attempt = 1;
     let (mut handle, farewell) = loop {
-        match greet(settings, store).await {
+        match greet(settings, dialer, hop).await {
             // MaxStartups drops connections at random before the banner.
             Err(DialError::Banner { .. }) if attempt < GREETING_ATTEMPTS => {
                 let pause = Duration::from_millis(150 * u64::from(attempt));
@@ -259,7 +175,7 @@ pub(crate) async fn dial(
         }
     };
     let limit = settings.limits.authentication;
-    let login = auth::authenticate(&mut handle, settings, secrets, &farewell);
+    let login = auth::authenticate(&mut handle, settings, &dialer.secrets, &farewell);
     match timeout(limit, login).await {
         Ok(result) => result?,
         Err(_) => {
@@ -270,17 +186,44 @@ pub(crate) async fn dial(
     Ok(Dialled { handle, farewell })
 }
 
-/// TCP, banner and key exchange, the host's key judged within.
+/// Opens the way to a host and greets it; a program that carries it may say why that failed.
 async fn greet(
     settings: &Arc<SshSettings>,
-    store: &Arc<HostKeyStore>,
+    dialer: &Dialer,
+    hop: Option<&Arc<Dialled>>,
 ) -> Result<(Handle<HostGuard>, Farewell), DialError> {
-    let stream = connect(settings).await?;
-    let address = HostAddress::new(&settings.host, settings.port).map_err(|error| {
-        HostKeyError::Malformed {
-            address: settings.host.clone(),
-            reason: error.to_string(),
+    let opened = way::open(settings, hop, dialer.secrets.hidden()).await?;
+    let words = opened.words;
+    let greeted = exchange(settings, &dialer.store, opened.carrier).await;
+    greeted.map_err(|error| {
+        let told = matches!(
+            error,
+            DialError::Banner { .. } | DialError::BannerSlow { .. } | DialError::KeyExchange { .. }
+        );
+        match words.and_then(|words| words.line()).filter(|_| told) {
+            Some(line) => DialError::Complaint {
+                host: settings.host.clone(),
+                words: clean_line(&line, LONGEST_FAREWELL),
+                source: Box::new(error),
+            },
+            None => error,
         }
+    })
+}
+
+/// Banner and key exchange, the host's key judged within.
+async fn exchange(
+    settings: &Arc<SshSettings>,
+    store: &Arc<HostKeyStore>,
+    stream: Box<dyn way::Carrier>,
+) -> Result<(Handle<HostGuard>, Farewell), DialError> {
+    let address = match &settings.host_keys.name {
+        Some(name) => HostAddress::alias(name),
+        None => HostAddress::new(&settings.host, settings.port),
+    };
+    let address = address.map_err(|error| HostKeyError::Malformed {
+        address: settings.host.clone(),
+        reason: error.to_string(),
     })?;
     let known = recorded(store, &address, settings).await;
     let config = Arc::new(client_config(settings, &known));
@@ -343,31 +286,6 @@ fn silence_limit(settings: &SshSettings) -> Duration {
     limits
         .keepalive_interval
         .saturating_mul(limits.keepalive_max)
-}
-
-async fn connect(settings: &SshSettings) -> Result<TcpStream, DialError> {
-    let (host, port, limit) = (settings.host.clone(), settings.port, settings.limits.tcp);
-    let addresses: Vec<SocketAddr> = match timeout(
-        limit,
-        tokio::net::lookup_host((settings.host.as_str(), port)),
-    )
-    .await
-    {
-        Ok(Ok(addresses)) => addresses.collect(),
-        Ok(Err(source)) => return Err(DialError::Resolve { host, source }),
-        Err(_) => return Err(DialError::ResolveSlow { host, limit }),
-    };
-    match timeout(limit, TcpStream::connect(addresses.as_slice())).await {
-        Ok(Ok(stream)) => {
-            // Small packets must not wait for each other; a command would cost 40 ms more.
-            if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%error, "nodelay could not be set");
-            }
-            Ok(stream)
-        }
-        Ok(Err(source)) => Err(DialError::Tcp { host, port, source }),
-        Err(_) => Err(DialError::TcpSlow { host, port, limit }),
-    }
 }
 
 fn client_config(settings: &SshSettings, known_algorithms: &[&str]) -> client::Config {

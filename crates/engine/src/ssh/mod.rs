@@ -6,35 +6,42 @@ mod channel;
 mod control;
 mod conversation;
 mod dial;
+mod dial_error;
 mod hostkeys;
+mod jump;
 mod key_file;
 mod line;
 mod observe;
 mod old_pem;
 mod pool;
+mod route;
+mod route_files;
 mod run;
 mod script;
 mod secrets;
 mod session;
 mod stall;
 mod warm;
+mod way;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use remote_sandbox_core::config::{SandboxConfig, SshSettings, Surroundings};
+use remote_sandbox_core::config::{SandboxConfig, Surroundings};
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::outcome::LeftRunning;
 use remote_sandbox_core::probe::{self, Resources};
 use remote_sandbox_core::shell::{Purpose, Target};
 
 pub use auth::AuthError;
-pub use dial::DialError;
+pub use dial_error::DialError;
 pub use hostkeys::{HostKeyError, HostKeyStore};
 pub use key_file::KeyFileError;
 pub use old_pem::OldPemError;
 pub use pool::{Dialer, PoolError};
+pub use route::{RouteError, RouteFinder};
+pub use route_files::known_aliases;
 pub use run::NotStarted;
 pub use script::ScriptFailure;
 pub use secrets::{SecretError, SecretKeeper};
@@ -43,6 +50,7 @@ pub use session::ChannelError;
 use crate::clock;
 use crate::sandbox::{Description, Ended, Order, Sandbox, Sink};
 use pool::{Eagerness, Pool};
+use route::Route;
 use session::Place;
 
 /// A resource probe ends within this time.
@@ -51,35 +59,37 @@ const PROBE_LIMIT: Duration = Duration::from_secs(15);
 /// A host reached over SSH.
 pub struct SshSandbox {
     description: Description,
-    settings: Arc<SshSettings>,
+    /// The same once the SSH configuration has said more.
+    found: OnceLock<Description>,
+    route: Arc<Route>,
     surroundings: Surroundings,
     pool: Pool,
 }
 
 impl SshSandbox {
     /// A sandbox for a configuration entry; nothing is connected yet.
-    pub fn new(config: &SandboxConfig, settings: &SshSettings, dialer: Arc<Dialer>) -> Self {
-        let settings = Arc::new(settings.clone());
+    pub fn new(config: &SandboxConfig, dialer: Arc<Dialer>) -> Self {
+        let route = Arc::new(Route::new(config.reach.clone()));
+        let (host, port, user) = route.place();
         SshSandbox {
             description: Description {
                 name: config.name.clone(),
                 kind: "ssh",
-                host: settings.host.clone(),
-                port: settings.port,
-                user: settings.user.clone(),
+                host,
+                port,
+                user,
                 tags: config.tags.clone(),
                 warnings: config.notes.clone(),
             },
-            pool: Pool::new(settings.clone(), dialer),
+            found: OnceLock::new(),
+            pool: Pool::new(route.clone(), dialer),
             surroundings: config.surroundings.clone(),
-            settings,
+            route,
         }
     }
 
     fn connect_limit(&self) -> Duration {
-        let limits = &self.settings.limits;
-        // Name and TCP each have the TCP limit; the rest is slack for a second greeting.
-        limits.tcp * 2 + limits.banner + limits.key_exchange + limits.authentication
+        self.route.connect_limit()
     }
 
     /// A place on a connection for a script of ours.
@@ -163,6 +173,11 @@ fn judge_dial(error: &DialError) -> (Code, &'static str, bool) {
             "the server may be too old, too busy, or not an SSH server",
             true,
         ),
+        DialError::Route(_)
+        | DialError::Forward { .. }
+        | DialError::Hop { .. }
+        | DialError::Program { .. }
+        | DialError::Complaint { .. } => judge_way(error),
         DialError::Broken { .. } => (
             Code::Internal,
             "this is a fault of the server; its standard error has more",
@@ -181,6 +196,43 @@ fn judge_dial(error: &DialError) -> (Code, &'static str, bool) {
             Code::AuthFailed,
             "check `user`, `key_file` and `password` of this entry; the login is not repeated by itself",
             false,
+        ),
+    }
+}
+
+/// The same for what lies between here and the host.
+fn judge_way(error: &DialError) -> (Code, &'static str, bool) {
+    match error {
+        DialError::Route(RouteError::Slow { .. }) => (
+            Code::Unreachable,
+            "look at `Match exec` and at name lookups in the SSH configuration",
+            true,
+        ),
+        DialError::Route(_) => (
+            Code::NotConfigured,
+            "correct the SSH configuration; `ssh -G` with this name shows what it says",
+            false,
+        ),
+        DialError::Forward { .. } => (
+            Code::Unreachable,
+            "the jump host works; check that it may and can connect to the host behind it",
+            true,
+        ),
+        DialError::Hop { source, .. } => {
+            let (code, hint, retry) = judge_dial(source);
+            match code {
+                Code::AuthFailed => (
+                    code,
+                    "log in to the jump host with `ssh` once; it uses the keys of the SSH configuration",
+                    retry,
+                ),
+                _ => (code, hint, retry),
+            }
+        }
+        _ => (
+            Code::Unreachable,
+            "try the `ProxyCommand` of the SSH configuration by hand",
+            true,
         ),
     }
 }
@@ -217,7 +269,17 @@ fn judge_host_key(error: &HostKeyError) -> (Code, &'static str) {
 #[async_trait]
 impl Sandbox for SshSandbox {
     fn description(&self) -> &Description {
-        &self.description
+        let Some((settings, notes)) = self.route.found() else {
+            return &self.description;
+        };
+        self.found.get_or_init(|| {
+            let mut description = self.description.clone();
+            description.host.clone_from(&settings.host);
+            description.port = settings.port;
+            description.user.clone_from(&settings.user);
+            description.warnings.extend(notes.iter().cloned());
+            description
+        })
     }
 
     fn surroundings(&self) -> &Surroundings {

@@ -11,9 +11,10 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
-use super::dial::{self, DialError};
+use super::dial_error::DialError;
 use super::hostkeys::HostKeyStore;
 use super::line::Line;
+use super::route::{Route, RouteFinder};
 use super::secrets::SecretKeeper;
 use super::session::{ChannelError, Place, Session};
 use crate::clock;
@@ -62,7 +63,7 @@ impl PoolError {
         let (PoolError::Dial(error) | PoolError::Paused { error, .. }) = self else {
             return false;
         };
-        matches!(**error, DialError::Auth(_) | DialError::HostKey(_))
+        error.is_refusal()
     }
 }
 
@@ -71,22 +72,25 @@ type Dial = Shared<BoxFuture<'static, Result<(), Arc<DialError>>>>;
 /// What all pools share.
 #[derive(Debug)]
 pub struct Dialer {
-    store: Arc<HostKeyStore>,
-    secrets: SecretKeeper,
+    pub(super) store: Arc<HostKeyStore>,
+    pub(super) secrets: SecretKeeper,
+    pub(super) routes: RouteFinder,
     addresses: Mutex<HashMap<(String, u16), Arc<Semaphore>>>,
 }
 
 impl Dialer {
-    /// A dialer that records host keys in `store` and takes what it needs to log in from `secrets`.
-    pub fn new(store: Arc<HostKeyStore>, secrets: SecretKeeper) -> Self {
+    /// A dialer that records host keys in `store`, takes what it needs to log in from `secrets`, and
+    /// asks `routes` how hosts are reached.
+    pub fn new(store: Arc<HostKeyStore>, secrets: SecretKeeper, routes: RouteFinder) -> Self {
         Dialer {
             store,
             secrets,
+            routes,
             addresses: Mutex::new(HashMap::new()),
         }
     }
 
-    fn slots(&self, settings: &SshSettings) -> Arc<Semaphore> {
+    pub(super) fn slots(&self, settings: &SshSettings) -> Arc<Semaphore> {
         let mut addresses = self
             .addresses
             .lock()
@@ -101,7 +105,7 @@ impl Dialer {
 
 /// The connections to one host.
 pub(crate) struct Pool {
-    settings: Arc<SshSettings>,
+    route: Arc<Route>,
     dialer: Arc<Dialer>,
     line: Arc<Line>,
     state: Arc<Mutex<State>>,
@@ -131,9 +135,9 @@ pub(crate) enum Eagerness {
 }
 
 impl Pool {
-    pub(crate) fn new(settings: Arc<SshSettings>, dialer: Arc<Dialer>) -> Self {
+    pub(crate) fn new(route: Arc<Route>, dialer: Arc<Dialer>) -> Self {
         Pool {
-            settings,
+            route,
             dialer,
             line: Arc::new(Line::new()),
             state: Arc::new(Mutex::new(State::default())),
@@ -232,14 +236,10 @@ impl Pool {
         if let Some(dial) = state.dial.as_ref().filter(|dial| dial.peek().is_none()) {
             return dial.clone();
         }
-        let (settings, dialer) = (self.settings.clone(), self.dialer.clone());
+        let (route, dialer) = (self.route.clone(), self.dialer.clone());
         let (shared, line) = (self.state.clone(), self.line.clone());
         let work = tokio::spawn(async move {
-            let slots = dialer.slots(&settings);
-            let _slot = slots.acquire().await;
-            let result = dial::dial(&settings, &dialer.store, &dialer.secrets)
-                .await
-                .map_err(Arc::new);
+            let result = route.dial(&dialer).await.map_err(Arc::new);
             let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
             state.dial = None;
             match result {
@@ -259,7 +259,7 @@ impl Pool {
                 }
             }
         });
-        let host = self.settings.host.clone();
+        let host = self.route.name().to_owned();
         let dial = async move {
             work.await
                 .unwrap_or_else(|source| Err(Arc::new(DialError::Broken { host, source })))
@@ -289,9 +289,7 @@ impl Pool {
 
     /// A connection of its own for ending processes, when the ordinary one does not answer.
     pub(crate) async fn fresh_session(&self) -> Result<Arc<Session>, DialError> {
-        let slots = self.dialer.slots(&self.settings);
-        let _slot = slots.acquire().await;
-        let dialled = dial::dial(&self.settings, &self.dialer.store, &self.dialer.secrets).await?;
+        let dialled = self.route.dial(&self.dialer).await?;
         Ok(Arc::new(Session::new(dialled, self.line.clone())))
     }
 

@@ -60,6 +60,11 @@ impl SecretKeeper {
         SecretKeeper { mask, hidden }
     }
 
+    /// The variables that no local program may inherit.
+    pub(crate) fn hidden(&self) -> &[String] {
+        &self.hidden
+    }
+
     /// Takes a secret from its place and makes sure that it is masked from now on.
     pub(crate) async fn reveal(
         &self,

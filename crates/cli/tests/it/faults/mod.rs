@@ -17,3 +17,4 @@ mod secrets;
 mod sessions;
 mod shells;
 mod silence;
+mod ways;
