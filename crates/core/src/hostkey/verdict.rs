@@ -101,7 +101,7 @@ pub fn record_line(address: &HostAddress, key: &HostKey) -> String {
     )
 }
 
-fn matching<'a>(
+pub(super) fn matching<'a>(
     name: &'a str,
     files: &'a [KnownHosts],
 ) -> impl Iterator<Item = (&'a KnownHosts, &'a Line)> {
@@ -110,10 +110,28 @@ fn matching<'a>(
         .flat_map(move |file| file.lines_matching(name).map(move |line| (file, line)))
 }
 
-fn revocation(name: &str, key: &HostKey, files: &[KnownHosts]) -> Option<(String, usize)> {
+pub(super) fn revocation(
+    name: &str,
+    key: &HostKey,
+    files: &[KnownHosts],
+) -> Option<(String, usize)> {
     matching(name, files)
         .find(|(_, line)| line.marker == Marker::Revoked && line.key.as_ref() == Ok(key))
         .map(|(file, line)| (file.source().to_owned(), line.number))
+}
+
+/// A revocation that cannot be read may mean any key.
+pub(super) fn unreadable_revocation(name: &str, files: &[KnownHosts]) -> Option<Verdict> {
+    matching(name, files)
+        .filter(|(_, line)| line.marker == Marker::Revoked)
+        .find_map(|(file, line)| match &line.key {
+            Err(reason) if may_revoke(reason) => Some(Verdict::Broken {
+                source: file.source().to_owned(),
+                line: line.number,
+                reason: reason.clone(),
+            }),
+            _ => None,
+        })
 }
 
 /// Judges under one name, revocations of the very key set aside.

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 use rows::{Answer, DEFAULT_PORT_ROWS, OTHER_PORT_ROWS, Row};
 
+mod certificates;
 mod rows;
 
 /// A program of OpenSSH, or `None` with the reason printed.

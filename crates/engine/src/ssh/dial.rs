@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use remote_sandbox_core::config::{SshSettings, Way};
-use remote_sandbox_core::hostkey::{HostAddress, HostKey};
+use remote_sandbox_core::hostkey::HostAddress;
 use remote_sandbox_core::output::clean_line;
 use russh::client::{self, DisconnectReason, Handle};
 use russh::keys::{Algorithm, HashAlg, PublicKeyOrCertificate};
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::auth;
 use super::dial_error::DialError;
-use super::hostkeys::{HostKeyError, HostKeyStore};
+use super::hostkeys::{self, Expected, HostKeyError, HostKeyStore, Shown};
 use super::observe::Observed;
 use super::pool::Dialer;
 use super::stall::Impatient;
@@ -85,26 +85,18 @@ impl client::Handler for HostGuard {
         &mut self,
         offered: &PublicKeyOrCertificate,
     ) -> Result<bool, GuardError> {
-        let malformed = |reason: String| HostKeyError::Malformed {
-            address: self.address.known_hosts_name(),
-            reason,
-        };
-        let PublicKeyOrCertificate::PublicKey { key, .. } = offered else {
-            return Err(malformed("it is a certificate, which was not asked for".into()).into());
-        };
-        let blob = key
-            .to_bytes()
-            .map_err(|error| malformed(error.to_string()))?;
-        let key = HostKey::from_blob(blob).map_err(|error| malformed(error.to_string()))?;
+        let shown = Shown::read(offered, &self.address)?;
         let (store, settings) = (self.store.clone(), self.settings.clone());
         let address = self.address.clone();
         // Files and their lock may be slow, and all connections share few threads.
-        tokio::task::spawn_blocking(move || store.check(&address, &key, &settings.host_keys))
-            .await
-            .map_err(|source| HostKeyError::Interrupted {
-                address: self.address.known_hosts_name(),
-                source,
-            })??;
+        tokio::task::spawn_blocking(move || {
+            store.check_shown(&address, &shown, &settings.host_keys)
+        })
+        .await
+        .map_err(|source| HostKeyError::Interrupted {
+            address: self.address.known_hosts_name(),
+            source,
+        })??;
         Ok(true)
     }
 
@@ -217,14 +209,7 @@ async fn exchange(
     store: &Arc<HostKeyStore>,
     stream: Box<dyn way::Carrier>,
 ) -> Result<(Handle<HostGuard>, Farewell), DialError> {
-    let address = match &settings.host_keys.name {
-        Some(name) => HostAddress::alias(name),
-        None => HostAddress::new(&settings.host, settings.port),
-    };
-    let address = address.map_err(|error| HostKeyError::Malformed {
-        address: settings.host.clone(),
-        reason: error.to_string(),
-    })?;
+    let address = hostkeys::looked_up(settings)?;
     let known = recorded(store, &address, settings).await;
     let config = Arc::new(client_config(settings, &known));
     let farewell = Farewell::default();
@@ -268,15 +253,15 @@ async fn exchange(
     }
 }
 
-/// The kinds of key recorded for a host, read from files apart from the asynchronous threads.
+/// What is recorded for a host, read from files apart from the asynchronous threads.
 async fn recorded(
     store: &Arc<HostKeyStore>,
     address: &HostAddress,
     settings: &Arc<SshSettings>,
-) -> Vec<&'static str> {
+) -> Expected {
     let (store, address, settings) = (store.clone(), address.clone(), settings.clone());
     let reading =
-        tokio::task::spawn_blocking(move || store.algorithms(&address, &settings.host_keys));
+        tokio::task::spawn_blocking(move || store.expected(&address, &settings.host_keys));
     reading.await.unwrap_or_default()
 }
 
@@ -288,7 +273,8 @@ fn silence_limit(settings: &SshSettings) -> Duration {
         .saturating_mul(limits.keepalive_max)
 }
 
-fn client_config(settings: &SshSettings, known_algorithms: &[&str]) -> client::Config {
+fn client_config(settings: &SshSettings, expected: &Expected) -> client::Config {
+    let host_keys = order_host_keys(&expected.algorithms);
     let limits = &settings.limits;
     client::Config {
         window_size: RECEIVE_WINDOW,
@@ -308,7 +294,11 @@ fn client_config(settings: &SshSettings, known_algorithms: &[&str]) -> client::C
                 cipher::AES_192_CTR,
                 cipher::AES_128_CTR,
             ]),
-            key: Cow::Owned(order_host_keys(known_algorithms)),
+            host_key_certificates: Cow::Owned(match expected.certificates {
+                true => host_keys.clone(),
+                false => Vec::new(),
+            }),
+            key: Cow::Owned(host_keys),
             ..Preferred::default()
         },
         ..client::Config::default()

@@ -4,11 +4,17 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use remote_sandbox_core::config::{HostKeyPolicy, HostKeySettings};
+use remote_sandbox_core::config::{HostKeyPolicy, HostKeySettings, SshSettings};
 use remote_sandbox_core::hostkey::{
-    HostAddress, HostKey, KnownHosts, Recorded, Verdict, judge, record_line, recorded_algorithms,
+    CertificateFault, CertificateVerdict, HostAddress, HostCertificate, HostKey, KnownHosts,
+    Recorded, Verdict, has_authority, judge, judge_certificate, record_line, recorded_algorithms,
 };
+use russh::keys::PublicKeyOrCertificate;
+use russh::keys::ssh_encoding::Encode;
+use russh::keys::ssh_key::certificate::CertType;
+use russh::keys::ssh_key::public::KeyData;
 
+use crate::clock;
 use crate::fsio::{self, FileError};
 
 /// A larger file of host keys is refused rather than half read.
@@ -82,6 +88,15 @@ pub enum HostKeyError {
         /// What is wrong with it.
         reason: String,
     },
+    /// An authority gave the host a certificate, but that one does not count here and now.
+    #[error("the certificate of {address} does not count: {fault}")]
+    Certificate {
+        /// The host.
+        address: String,
+        /// What is wrong with it.
+        #[source]
+        fault: CertificateFault,
+    },
     /// The check itself did not come to an end.
     #[error("the check of the key of {address} broke off")]
     Interrupted {
@@ -91,6 +106,72 @@ pub enum HostKeyError {
         #[source]
         source: tokio::task::JoinError,
     },
+}
+
+/// What a host shows to prove who it is.
+#[derive(Debug)]
+pub(super) enum Shown {
+    /// A key alone.
+    Key(HostKey),
+    /// A key that an authority vouches for.
+    Certificate(Box<HostCertificate>),
+}
+
+impl Shown {
+    /// Reads what the library received; a certificate must be signed by the authority it names.
+    pub(super) fn read(
+        offered: &PublicKeyOrCertificate,
+        address: &HostAddress,
+    ) -> Result<Self, HostKeyError> {
+        let malformed = |reason: String| HostKeyError::Malformed {
+            address: address.known_hosts_name(),
+            reason,
+        };
+        let checked = |key: &KeyData| {
+            let blob = key.encode_vec().map_err(|e| malformed(e.to_string()))?;
+            HostKey::from_blob(blob).map_err(|e| malformed(e.to_string()))
+        };
+        let certificate = match offered {
+            PublicKeyOrCertificate::PublicKey { key, .. } => {
+                return Ok(Shown::Key(checked(key.key_data())?));
+            }
+            PublicKeyOrCertificate::Certificate(certificate) => certificate,
+        };
+        certificate.verify_signature().map_err(|_| {
+            malformed("its certificate is not signed by the authority it names".into())
+        })?;
+        Ok(Shown::Certificate(Box::new(HostCertificate {
+            key: checked(certificate.public_key())?,
+            authority: checked(certificate.signature_key())?,
+            signature_algorithm: certificate.signature().algorithm().to_string(),
+            for_hosts: certificate.cert_type() == CertType::Host,
+            principals: certificate.valid_principals().to_vec(),
+            valid_after: certificate.valid_after(),
+            valid_before: certificate.valid_before(),
+            critical_options: certificate.critical_options().keys().cloned().collect(),
+        })))
+    }
+}
+
+/// What the files let one expect of a host.
+#[derive(Debug, Default)]
+pub(super) struct Expected {
+    /// The kinds of key recorded, to be asked for first.
+    pub(super) algorithms: Vec<&'static str>,
+    /// Whether a certificate may be worth asking for.
+    pub(super) certificates: bool,
+}
+
+/// The name under which a host's key is looked up.
+pub(super) fn looked_up(settings: &SshSettings) -> Result<HostAddress, HostKeyError> {
+    match &settings.host_keys.name {
+        Some(name) => HostAddress::alias(name),
+        None => HostAddress::new(&settings.host, settings.port),
+    }
+    .map_err(|error| HostKeyError::Malformed {
+        address: settings.host.clone(),
+        reason: error.to_string(),
+    })
 }
 
 fn describe(recorded: &[Recorded]) -> String {
@@ -130,16 +211,50 @@ impl HostKeyStore {
         }
     }
 
-    /// The algorithms recorded for a host, to be asked for first; empty when files cannot be read,
-    /// which the judgement itself then reports.
-    pub fn algorithms(
+    /// What is recorded for a host; nothing when files cannot be read, which the judgement itself
+    /// then reports.
+    pub(super) fn expected(&self, address: &HostAddress, settings: &HostKeySettings) -> Expected {
+        match self.read(settings) {
+            Ok(files) => Expected {
+                algorithms: recorded_algorithms(address, &files),
+                certificates: has_authority(address, &files),
+            },
+            Err(_) => Expected::default(),
+        }
+    }
+
+    /// Accepts or refuses what a host shows.
+    pub(super) fn check_shown(
         &self,
         address: &HostAddress,
+        shown: &Shown,
         settings: &HostKeySettings,
-    ) -> Vec<&'static str> {
-        match self.read(settings) {
-            Ok(files) => recorded_algorithms(address, &files),
-            Err(_) => Vec::new(),
+    ) -> Result<(), HostKeyError> {
+        let certificate = match shown {
+            Shown::Key(key) => return self.check(address, key, settings),
+            Shown::Certificate(certificate) => certificate,
+        };
+        if settings.policy == HostKeyPolicy::Insecure {
+            return Ok(());
+        }
+        let now = clock::wall().as_secs();
+        match judge_certificate(address, certificate, now, &self.read(settings)?) {
+            CertificateVerdict::Vouched { .. } => Ok(()),
+            // What an authority refuses must not be taken for a host never seen before.
+            CertificateVerdict::Plain {
+                verdict: Verdict::Unknown,
+                fault: Some(fault),
+            } => Err(HostKeyError::Certificate {
+                address: address.known_hosts_name(),
+                fault,
+            }),
+            CertificateVerdict::Plain {
+                verdict: Verdict::Unknown,
+                fault: None,
+            } => self.check(address, &certificate.key, settings),
+            CertificateVerdict::Plain { verdict, .. } => {
+                explain(verdict, address, &certificate.key)
+            }
         }
     }
 

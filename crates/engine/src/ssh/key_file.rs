@@ -6,6 +6,7 @@ use remote_sandbox_core::secret::Secret;
 use russh::keys::PrivateKey;
 
 use super::old_pem::{OldPem, OldPemError};
+use super::pkcs8_key::{Pkcs8Error, Pkcs8Key};
 use crate::fsio::{self, FileError};
 
 /// A private key file is never larger than this.
@@ -46,6 +47,15 @@ pub enum KeyFileError {
         #[source]
         source: OldPemError,
     },
+    /// The file is sealed in a way that we cannot open.
+    #[error("the private key `{}` cannot be decrypted", path.display())]
+    Sealed {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: Pkcs8Error,
+    },
     /// The file holds no key that we know.
     #[error("`{}` holds no private key of a known kind", path.display())]
     Unusable {
@@ -83,9 +93,20 @@ pub(super) fn load(
 }
 
 fn decode(path: &Path, text: &str, passphrase: Option<&str>) -> Result<PrivateKey, KeyFileError> {
-    let Some(old) = OldPem::find(text) else {
-        return decode_new(path, text, passphrase);
-    };
+    if let Some(old) = OldPem::find(text) {
+        return decode_old(path, &old, passphrase);
+    }
+    if let Some(sealed) = Pkcs8Key::find(text) {
+        return decode_pkcs8(path, sealed, passphrase);
+    }
+    decode_rest(path, text, passphrase)
+}
+
+fn decode_old(
+    path: &Path,
+    old: &OldPem,
+    passphrase: Option<&str>,
+) -> Result<PrivateKey, KeyFileError> {
     let named = path.to_owned();
     if !old.is_encrypted() {
         return old.key().map_err(|source| KeyFileError::Unusable {
@@ -109,24 +130,52 @@ fn decode(path: &Path, text: &str, passphrase: Option<&str>) -> Result<PrivateKe
     }
 }
 
-/// The formats that say inside whether they are encrypted.
-fn decode_new(
+fn decode_pkcs8(
+    path: &Path,
+    found: Pkcs8Key,
+    passphrase: Option<&str>,
+) -> Result<PrivateKey, KeyFileError> {
+    let named = path.to_owned();
+    if !found.is_encrypted() {
+        return found.key().map_err(|source| KeyFileError::Unusable {
+            path: named,
+            source,
+        });
+    }
+    let Some(passphrase) = passphrase else {
+        return Err(KeyFileError::PassphraseMissing(named));
+    };
+    match found.decrypt(passphrase) {
+        // A wrong passphrase may give a sound padding by chance, but never the shape of a key.
+        Ok(plain) if plain.is_private_key() => {
+            plain.key().map_err(|source| KeyFileError::Unusable {
+                path: named,
+                source,
+            })
+        }
+        Ok(_) | Err(Pkcs8Error::Passphrase) => Err(KeyFileError::PassphraseWrong(named)),
+        Err(source) => Err(KeyFileError::Sealed {
+            path: named,
+            source,
+        }),
+    }
+}
+
+/// OpenSSH's own format, which says inside whether it is encrypted, and everything unknown.
+fn decode_rest(
     path: &Path,
     text: &str,
     passphrase: Option<&str>,
 ) -> Result<PrivateKey, KeyFileError> {
-    let openssh = text.contains("BEGIN OPENSSH PRIVATE KEY");
-    let pkcs8_encrypted = text.contains("BEGIN ENCRYPTED PRIVATE KEY");
     // The library takes every other key for an encrypted one when it is given a passphrase.
-    let needed = passphrase.filter(|_| openssh || pkcs8_encrypted);
+    let needed = passphrase.filter(|_| text.contains("BEGIN OPENSSH PRIVATE KEY"));
     russh::keys::decode_secret_key(text, needed).map_err(|source| {
         let path = path.to_owned();
-        let encrypted = pkcs8_encrypted || matches!(source, russh::keys::Error::KeyIsEncrypted);
-        let unknown = matches!(source, russh::keys::Error::UnknownAlgorithm(_));
+        let encrypted = matches!(source, russh::keys::Error::KeyIsEncrypted);
         match needed {
             None if encrypted => KeyFileError::PassphraseMissing(path),
-            Some(_) if !unknown => KeyFileError::PassphraseWrong(path),
-            _ => KeyFileError::Unusable { path, source },
+            Some(_) => KeyFileError::PassphraseWrong(path),
+            None => KeyFileError::Unusable { path, source },
         }
     })
 }

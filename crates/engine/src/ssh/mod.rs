@@ -1,18 +1,22 @@
 //! The sandbox kind `ssh`: a host the user can log in to.
 
+mod agent;
 mod auth;
 mod backoff;
+mod certificate;
 mod channel;
 mod control;
 mod conversation;
 mod dial;
 mod dial_error;
 mod hostkeys;
+mod identities;
 mod jump;
 mod key_file;
 mod line;
 mod observe;
 mod old_pem;
+mod pkcs8_key;
 mod pool;
 mod route;
 mod route_files;
@@ -39,6 +43,7 @@ pub use dial_error::DialError;
 pub use hostkeys::{HostKeyError, HostKeyStore};
 pub use key_file::KeyFileError;
 pub use old_pem::OldPemError;
+pub use pkcs8_key::Pkcs8Error;
 pub use pool::{Dialer, PoolError};
 pub use route::{RouteError, RouteFinder};
 pub use route_files::known_aliases;
@@ -258,6 +263,10 @@ fn judge_host_key(error: &HostKeyError) -> (Code, &'static str) {
         HostKeyError::Interrupted { .. } => (
             Code::Internal,
             "this is a fault of the server; its standard error has more",
+        ),
+        HostKeyError::Certificate { .. } => (
+            Code::HostKeyUnknown,
+            "ask whoever runs the host for a new certificate, or record its key itself after comparing the fingerprint",
         ),
         HostKeyError::Malformed { .. } => (
             Code::Unreachable,

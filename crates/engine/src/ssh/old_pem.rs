@@ -2,7 +2,7 @@
 //! encryption of the whole that is announced in header lines.
 
 use aes::cipher::block_padding::Pkcs7;
-use aes::cipher::{BlockModeDecrypt, KeyIvInit};
+use aes::cipher::{BlockCipherDecrypt, BlockModeDecrypt, KeyInit, KeyIvInit};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use remote_sandbox_core::secret::Secret;
@@ -14,7 +14,7 @@ use russh::keys::ssh_key::public::DsaPublicKey;
 const LABELS: [&str; 3] = ["RSA PRIVATE KEY", "EC PRIVATE KEY", "DSA PRIVATE KEY"];
 const INTEGER: u8 = 0x02;
 const SEQUENCE: u8 = 0x30;
-const IV_BYTES: usize = 16;
+const LONGEST_IV_BYTES: usize = 16;
 const SALT_BYTES: usize = 8;
 
 /// Why an encrypted key stays closed.
@@ -22,7 +22,7 @@ const SALT_BYTES: usize = 8;
 pub enum OldPemError {
     /// It is encrypted in a way that we do not know.
     #[error(
-        "it is encrypted with `{0}`; only AES-128-CBC and AES-256-CBC are known, `ssh-keygen -p -f` converts it"
+        "it is encrypted with `{0}`; only AES and 3DES in CBC mode are known, `ssh-keygen -p -f` converts it"
     )]
     Cipher(String),
     /// The header lines make no sense.
@@ -74,28 +74,21 @@ impl OldPem {
     pub(super) fn decrypt(&self, passphrase: &str) -> Result<Self, OldPemError> {
         let header = self.cipher.as_deref().unwrap_or_default();
         let (cipher, iv) = header.split_once(',').ok_or(OldPemError::Header)?;
-        let iv = unhex(iv).ok_or(OldPemError::Header)?;
+        let iv = unhex(iv.trim()).ok_or(OldPemError::Header)?;
         let salt = iv.get(..SALT_BYTES).ok_or(OldPemError::Header)?;
+        let key = |length| derive_key(passphrase, salt, length);
         let body = self.body.expose();
-        let plain = match cipher {
-            "AES-128-CBC" => {
-                let key = derive_key(passphrase, salt, 16);
-                cbc::Decryptor::<aes::Aes128>::new_from_slices(key.expose(), &iv)
-                    .map_err(|_| OldPemError::Header)?
-                    .decrypt_padded_vec::<Pkcs7>(body)
-            }
-            "AES-256-CBC" => {
-                let key = derive_key(passphrase, salt, 32);
-                cbc::Decryptor::<aes::Aes256>::new_from_slices(key.expose(), &iv)
-                    .map_err(|_| OldPemError::Header)?
-                    .decrypt_padded_vec::<Pkcs7>(body)
-            }
+        let plain = match cipher.trim() {
+            "AES-128-CBC" => opened::<aes::Aes128>(&key(16), &iv, body),
+            "AES-192-CBC" => opened::<aes::Aes192>(&key(24), &iv, body),
+            "AES-256-CBC" => opened::<aes::Aes256>(&key(32), &iv, body),
+            "DES-EDE3-CBC" => opened::<des::TdesEde3>(&key(24), &iv, body),
             other => return Err(OldPemError::Cipher(other.chars().take(40).collect())),
         };
         Ok(OldPem {
             label: self.label,
             cipher: None,
-            body: Secret::new(plain.map_err(|_| OldPemError::Passphrase)?),
+            body: Secret::new(plain?),
         })
     }
 
@@ -114,6 +107,17 @@ impl OldPem {
     }
 }
 
+fn opened<Cipher: BlockCipherDecrypt + KeyInit>(
+    key: &Secret<Vec<u8>>,
+    iv: &[u8],
+    sealed: &[u8],
+) -> Result<Vec<u8>, OldPemError> {
+    cbc::Decryptor::<Cipher>::new_from_slices(key.expose(), iv)
+        .map_err(|_| OldPemError::Header)?
+        .decrypt_padded_vec::<Pkcs7>(sealed)
+        .map_err(|_| OldPemError::Passphrase)
+}
+
 /// OpenSSL's own way from a passphrase to a key: MD5, chained until there is enough.
 fn derive_key(passphrase: &str, salt: &[u8], length: usize) -> Secret<Vec<u8>> {
     let mut key = Secret::new(Vec::new());
@@ -123,19 +127,16 @@ fn derive_key(passphrase: &str, salt: &[u8], length: usize) -> Secret<Vec<u8>> {
         block = Secret::new(md5::compute(input.expose()).0.to_vec());
         key = Secret::new([key.expose().as_slice(), block.expose()].concat());
     }
-    key
+    Secret::new(key.expose().iter().copied().take(length).collect())
 }
 
-fn unhex(text: &str) -> Option<[u8; IV_BYTES]> {
-    let mut bytes = [0; IV_BYTES];
-    let text = text.trim();
-    if text.len() != 2 * IV_BYTES {
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(2) || text.len() > 2 * LONGEST_IV_BYTES {
         return None;
     }
-    for (index, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
-    }
-    Some(bytes)
+    (0..text.len() / 2)
+        .map(|index| u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok())
+        .collect()
 }
 
 /// A sequence of six numbers: version, p, q, g, public, private.

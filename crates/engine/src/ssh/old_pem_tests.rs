@@ -44,9 +44,57 @@ fn wrong_passphrase_gives_no_key() {
 #[test]
 fn unknown_cipher_is_named() {
     let (text, _) = made(KeyType::Ecdsa, Some("right one")).unwrap();
-    let text = text.replace("AES-128-CBC", "DES-EDE3-CBC");
+    let text = text.replace("AES-128-CBC", "CAMELLIA-128-CBC");
     let error = OldPem::find(&text).unwrap().decrypt("right one");
-    assert!(matches!(error, Err(OldPemError::Cipher(name)) if name == "DES-EDE3-CBC"));
+    assert!(matches!(error, Err(OldPemError::Cipher(name)) if name == "CAMELLIA-128-CBC"));
+}
+
+#[rstest]
+fn every_cipher_of_openssl_opens(
+    #[values("-aes128", "-aes192", "-aes256", "-des3")] cipher: &str,
+    #[values(KeyType::Rsa, KeyType::Ecdsa, KeyType::Dsa)] kind: KeyType,
+) {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(key) = ClientKey::generate(folder.path(), "id", kind, KeyFormat::Pem, None) else {
+        return;
+    };
+    let output = std::process::Command::new("openssl")
+        .args([
+            "pkey",
+            "-traditional",
+            cipher,
+            "-passout",
+            "pass:secret",
+            "-in",
+        ])
+        .arg(key.private_path())
+        .output()
+        .unwrap();
+    let found = OldPem::find(&String::from_utf8(output.stdout).unwrap()).unwrap();
+    assert!(found.is_encrypted());
+    let opened = public_half(&found.decrypt("secret").unwrap().key().unwrap());
+    assert!(key.public_line().starts_with(&opened), "{opened}");
+}
+
+#[test]
+fn damaged_header_is_no_wrong_passphrase() {
+    let (text, _) = made(KeyType::Ecdsa, Some("right one")).unwrap();
+    for header in [
+        "AES-128-CBC",
+        "AES-128-CBC,00",
+        "DES-EDE3-CBC,00112233445566778899AABBCCDDEEFF",
+        "AES-128-CBC,é0112233445566778899AABBCCDDEEF",
+    ] {
+        let text: String = text
+            .lines()
+            .map(|line| match line.starts_with("DEK-Info:") {
+                true => format!("DEK-Info: {header}\n"),
+                false => format!("{line}\n"),
+            })
+            .collect();
+        let error = OldPem::find(&text).unwrap().decrypt("right one").err();
+        assert!(matches!(error, Some(OldPemError::Header)), "{header}");
+    }
 }
 
 #[test]

@@ -24,10 +24,9 @@ async fn key_of_every_kind_and_format_logs_in(
     #[values(KeyFormat::OpenSsh, KeyFormat::Pem, KeyFormat::Pkcs8)] format: KeyFormat,
     #[values(None, Some(PASSPHRASE))] passphrase: Option<&str>,
 ) {
-    match (kind, format) {
-        // There is no such form, and DSA in PKCS #8 is not read.
-        (KeyType::Ed25519, KeyFormat::Pem) | (KeyType::Dsa, KeyFormat::Pkcs8) => return,
-        _ => {}
+    // There is no such form.
+    if (kind, format) == (KeyType::Ed25519, KeyFormat::Pem) {
+        return;
     }
     let folder = TempDir::new().unwrap();
     let Some(key) = ClientKey::generate(folder.path(), "id", kind, format, passphrase) else {
@@ -109,7 +108,7 @@ enum BadKey {
     WrongPassphrase,
     WrongPassphrasePem,
     WrongPassphrasePkcs8,
-    DsaPkcs8,
+    VeryOldScheme,
     Garbage,
     PublicHalf,
     Empty,
@@ -125,15 +124,11 @@ fn make_bad_key(folder: &Path, what: BadKey) -> Option<Value> {
         BadKey::EncryptedPkcs8 | BadKey::WrongPassphrasePkcs8 => {
             (KeyFormat::Pkcs8, Some(PASSPHRASE))
         }
+        BadKey::VeryOldScheme => (KeyFormat::Pkcs8, None),
         BadKey::EncryptedPem | BadKey::WrongPassphrasePem => (KeyFormat::Pem, Some(PASSPHRASE)),
-        BadKey::DsaPkcs8 => (KeyFormat::Pkcs8, None),
         _ => (KeyFormat::OpenSsh, None),
     };
-    let kind = match what {
-        BadKey::DsaPkcs8 => KeyType::Dsa,
-        _ => KeyType::Ecdsa,
-    };
-    let key = ClientKey::generate(folder, "id", kind, format, passphrase)?;
+    let key = ClientKey::generate(folder, "id", KeyType::Ecdsa, format, passphrase)?;
     let path = key.private_path();
     let mut more = json!({"key_file": path});
     let replace = |content: &[u8]| fs::write(path, content).unwrap();
@@ -163,9 +158,24 @@ fn make_bad_key(folder: &Path, what: BadKey) -> Option<Value> {
             assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
         }
         BadKey::TooLarge => replace(&vec![b'A'; 300 << 10]),
-        BadKey::Encrypted | BadKey::EncryptedPkcs8 | BadKey::EncryptedPem | BadKey::DsaPkcs8 => {}
+        BadKey::VeryOldScheme => seal_in_the_oldest_way(path, &mut more),
+        BadKey::Encrypted | BadKey::EncryptedPkcs8 | BadKey::EncryptedPem => {}
     }
     Some(more)
+}
+
+/// Seals a key as OpenSSL did before PBES2.
+fn seal_in_the_oldest_way(path: &Path, more: &mut Value) {
+    let sealed = Command::new("openssl")
+        .args(["pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES", "-passout"])
+        .arg(format!("pass:{PASSPHRASE}"))
+        .arg("-in")
+        .arg(path)
+        .output()
+        .unwrap();
+    assert!(sealed.status.success(), "{sealed:?}");
+    fs::write(path, sealed.stdout).unwrap();
+    more["key_passphrase"] = json!(PASSPHRASE);
 }
 
 #[rstest]
@@ -184,7 +194,7 @@ fn make_bad_key(folder: &Path, what: BadKey) -> Option<Value> {
     BadKey::WrongPassphrasePkcs8,
     "cannot be opened with its `key_passphrase`"
 )]
-#[case(BadKey::DsaPkcs8, "no private key of a known kind")]
+#[case(BadKey::VeryOldScheme, "ssh-keygen -p")]
 #[case(BadKey::Garbage, "no private key")]
 #[case(BadKey::PublicHalf, "no private key")]
 #[case(BadKey::Empty, "no private key")]

@@ -1,5 +1,6 @@
 //! Faults, attacks and load; each case carries its number.
 
+mod certificates;
 mod configuration;
 mod credentials;
 mod cuts;
@@ -8,6 +9,7 @@ mod ending;
 mod host_keys;
 mod injection;
 mod key_files;
+mod key_forms;
 mod link;
 mod namespace;
 mod output;
