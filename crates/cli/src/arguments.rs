@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Parser, ValueEnum};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+
+use crate::{clean, exec, list, secret, status};
 
 /// MCP server that gives coding agents remote machines as sandboxes.
 ///
@@ -15,13 +17,33 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value_t = Mode::Stdio)]
     pub(crate) mode: Mode,
 
+    #[command(flatten)]
+    pub(crate) common: Common,
+
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// What holds for every command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Common {
     /// Configuration file, .toml or .json (default: REMOTE_SANDBOX_CONFIG, else the user's config folder)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
 
     /// More log on standard error; twice for every detail
-    #[arg(short, long, action = ArgAction::Count)]
+    #[arg(short, long, action = ArgAction::Count, global = true)]
     pub(crate) verbose: u8,
+}
+
+/// What else the program can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Exec(exec::Exec),
+    List(list::List),
+    Status(status::Status),
+    Clean(clean::Clean),
+    Secret(secret::Secrets),
 }
 
 /// A way for clients to connect.

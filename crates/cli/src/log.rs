@@ -1,4 +1,5 @@
-//! What people read: standard error only, standard output belongs to the protocol.
+//! The log, and a word to whoever starts the server by hand: standard error only, for standard output
+//! belongs to the protocol.
 #![expect(
     clippy::print_stderr,
     reason = "this module is where people are spoken to"
@@ -6,7 +7,6 @@
 
 use std::io::IsTerminal;
 
-use remote_sandbox_core::failure::Failure;
 use tracing_subscriber::EnvFilter;
 
 /// Starts the log. The SSH and MCP libraries are loud about ordinary events and are kept quiet.
@@ -21,11 +21,6 @@ pub(crate) fn start(verbose: u8) {
         .with_ansi(false)
         .with_env_filter(EnvFilter::new(filter));
     let _ = subscriber.try_init();
-}
-
-/// Says why the program ends.
-pub(crate) fn complain(error: &(dyn std::error::Error + 'static)) {
-    eprintln!("remote-sandbox-mcp: {}", Failure::chain(error));
 }
 
 /// Tells a person who started the server by hand what it is.

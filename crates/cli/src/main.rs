@@ -1,21 +1,34 @@
 //! `remote-sandbox-mcp`: remote machines as sandboxes for coding agents.
 
 mod arguments;
+mod clean;
+mod engine;
+mod exec;
+mod list;
 mod log;
+mod report;
+mod secret;
+mod secret_input;
 mod serve;
+mod status;
+mod status_page;
 
 use std::process::ExitCode;
 
+use arguments::{Arguments, Command};
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let arguments = arguments::Arguments::parse();
-    log::start(arguments.verbose);
-    match serve::run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            log::complain(&failure);
-            ExitCode::FAILURE
-        }
-    }
+    let arguments = Arguments::parse();
+    log::start(arguments.common.verbose);
+    let common = &arguments.common;
+    let done = match &arguments.command {
+        None => serve::run(&arguments),
+        Some(Command::Exec(exec)) => return report::end_of_exec(exec.run(common)),
+        Some(Command::List(list)) => list.run(common),
+        Some(Command::Status(status)) => status.run(common),
+        Some(Command::Clean(clean)) => clean.run(common),
+        Some(Command::Secret(secrets)) => secrets.run(),
+    };
+    report::end(done)
 }

@@ -1,5 +1,6 @@
 //! The one object behind all tools: sandboxes, runs, the audit log.
 
+mod clean;
 mod exec;
 mod setup;
 mod survey;
@@ -13,6 +14,7 @@ use remote_sandbox_core::config::{Config, SandboxEntry, Settings};
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::secret::Mask;
 
+pub use clean::{LeftRun, Leftovers};
 pub use exec::{ExecReport, ExecRequest, LONGEST_WAIT, USUAL_WAIT};
 pub use setup::{SetupError, load_config};
 pub use survey::{Listed, Probed, Selected};

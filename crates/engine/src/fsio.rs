@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -56,6 +56,24 @@ pub fn private_directory(path: &Path) -> Result<(), FileError> {
             "it belongs to another user",
         );
         return Err(reason).named("use", path);
+    }
+    Ok(())
+}
+
+/// Makes a directory that only this user can enter, also where it was there before and was wider; a
+/// link in its place is refused.
+pub fn sealed_directory(path: &Path) -> Result<(), FileError> {
+    private_directory(path)?;
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::DIRECTORY;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let folder = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
+        .named("enter", path)?;
+    if folder.metadata().named("look at", path)?.mode() & 0o077 != 0 {
+        let only_mine = std::fs::Permissions::from_mode(0o700);
+        folder.set_permissions(only_mine).named("close", path)?;
     }
     Ok(())
 }
@@ -187,6 +205,37 @@ pub fn read_bounded(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, FileErro
         return Err(io::Error::other(reason)).named("read", path);
     }
     Ok(Some(content))
+}
+
+/// Reads a file that nobody but this user may read, never through a link; `None` when there is none.
+pub fn read_sealed(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, FileError> {
+    let opened = open_regular(OpenOptions::new().read(true), "read", path);
+    let file = match opened {
+        Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let found = file.metadata().named("read", path)?;
+    if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o077 != 0 {
+        let reason = "others may use it too; it should be yours alone (chmod 600)";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason)).named("trust", path);
+    }
+    let mut content = Vec::new();
+    file.take(limit.saturating_add(1))
+        .read_to_end(&mut content)
+        .named("read", path)?;
+    if content.len() as u64 > limit {
+        let reason = format!("it is larger than {limit} bytes");
+        return Err(io::Error::other(reason)).named("read", path);
+    }
+    Ok(Some(content))
+}
+
+/// Removes a file of ours; that there is none is as good.
+pub fn remove_file(path: &Path) -> Result<(), FileError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.named("remove", path),
+    }
 }
 
 /// How many bytes the files of a folder have, those of its folders not counted.

@@ -13,4 +13,5 @@ pub mod fsio;
 pub mod proc;
 pub mod run;
 pub mod sandbox;
+pub mod secrets;
 pub mod ssh;

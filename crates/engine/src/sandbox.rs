@@ -9,7 +9,7 @@ use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::ids::{RunToken, SandboxName};
 use remote_sandbox_core::outcome::{LeftRunning, Outcome, StopReason};
 use remote_sandbox_core::probe::Resources;
-use remote_sandbox_core::shell::{Purpose, RunSpec, Started, Target};
+use remote_sandbox_core::shell::{Purpose, RunSpec, Started, Target, TokenProcess};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -102,6 +102,9 @@ pub trait Sandbox: Send + Sync {
 
     /// Finds the processes of a run, and ends them when asked to; says which live on.
     async fn processes(&self, target: &Target, purpose: Purpose) -> Result<LeftRunning, Failure>;
+
+    /// All processes of this user there that carry the token of a run, whoever started it.
+    async fn carriers(&self) -> Result<Vec<TokenProcess>, Failure>;
 
     /// CPU, memory, disk and GPUs.
     async fn probe(&self) -> Result<Resources, Failure>;

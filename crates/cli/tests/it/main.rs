@@ -4,13 +4,16 @@
 
 mod architecture;
 mod choosing;
+mod commands;
 mod compatibility;
 mod exec;
 mod faults;
 mod listing;
+mod overview_commands;
 mod protocol;
 mod reference;
 mod sandboxes;
+mod secret_command;
 mod ssh_config;
 mod support;
 mod surroundings;

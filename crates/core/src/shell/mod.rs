@@ -4,6 +4,7 @@
 //! wrote is parsed by `sh`, inside single quotes made by [`quote`]. So fish, zsh, csh and busybox
 //! logins all behave the same, and no text of the caller reaches a shell unquoted by accident.
 
+mod clean;
 mod end;
 mod gate;
 mod program;
@@ -11,6 +12,7 @@ mod run;
 mod start;
 mod warm;
 
+pub use clean::{CleanError, TokenProcess, clean_script, parse_clean_report};
 pub use end::{EndReport, Purpose, Survivor, Target, end_script, parse_end_report};
 pub use gate::{Gate, Started};
 pub use program::{ShellProgram, ShellProgramError};

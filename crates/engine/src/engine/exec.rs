@@ -11,7 +11,7 @@ use super::Engine;
 use crate::audit::BeginRow;
 use crate::call::{CallContext, Progress};
 use crate::clock;
-use crate::run::{Finished, Registry, Run, RunOrder};
+use crate::run::{Finished, Registry, Run, RunOrder, Tap};
 
 /// How long a call waits when it does not say.
 pub const USUAL_WAIT: Duration = Duration::from_secs(50);
@@ -67,6 +67,27 @@ impl Engine {
         context: &CallContext,
         request: ExecRequest,
     ) -> Result<ExecReport, Failure> {
+        self.start_and_wait(context, request, None).await
+    }
+
+    /// Runs a command whose output somebody sees while it comes; a reader that is slow makes the
+    /// command wait, until its deadline.
+    pub async fn exec_followed(
+        &self,
+        context: &CallContext,
+        request: ExecRequest,
+        tap: Tap,
+    ) -> Result<ExecReport, Failure> {
+        self.start_and_wait(context, request, Some(tap)).await
+    }
+
+    async fn start_and_wait(
+        &self,
+        context: &CallContext,
+        request: ExecRequest,
+        tap: Option<Tap>,
+    ) -> Result<ExecReport, Failure> {
+        let followed = tap.is_some();
         let sandbox = self.sandbox(request.sandbox.as_deref())?.clone();
         let spec = request.spec.within(sandbox.surroundings());
         let names = Registry::new_names();
@@ -88,6 +109,7 @@ impl Engine {
                 .max_output_chars
                 .saturating_mul(4)
                 .clamp(4096, MOST_SHOWN_BYTES),
+            tap,
         };
         let run = self.registry.start(names, order, sandbox)?;
         let finished = match wait(context, &run, request.wait).await {
@@ -110,7 +132,7 @@ impl Engine {
                 .map_or_else(|| run.elapsed(), |finished| finished.duration),
             finished,
         };
-        let all_seen = report.output.omitted_bytes == 0;
+        let all_seen = followed || report.output.omitted_bytes == 0;
         match &report.finished {
             Some(Finished { result: Err(_), .. }) => self.registry.forget(&run),
             Some(Finished {

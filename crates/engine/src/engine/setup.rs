@@ -15,6 +15,7 @@ use crate::audit::Audit;
 use crate::fsio::{self, FileError};
 use crate::run::Registry;
 use crate::sandbox::Sandbox;
+use crate::secrets::SecretStore;
 use crate::ssh::{Dialer, HostKeyStore, RouteFinder, SecretKeeper, SshSandbox, known_aliases};
 
 /// Why the server cannot start at all.
@@ -82,7 +83,12 @@ impl Engine {
         let mask = Mask::new(config.secrets());
         let store = Arc::new(HostKeyStore::new(&state, home.as_deref()));
         let secrets: Vec<&str> = config.secrets().collect();
-        let keeper = SecretKeeper::new(mask.clone(), environment, secrets.iter().copied());
+        let keeper = SecretKeeper::new(
+            mask.clone(),
+            environment,
+            secrets.iter().copied(),
+            Arc::new(SecretStore::new(&state)),
+        );
         let dialer = Arc::new(Dialer::new(store, keeper, RouteFinder::new(environment)));
         let mut sandboxes: BTreeMap<String, Arc<dyn Sandbox>> = BTreeMap::new();
         for entry in config.ready() {

@@ -132,7 +132,7 @@ impl Engine {
             return Err(self.nothing_configured());
         }
         let refuses = |tags: &[String]| wanted.refuses_tags(tags);
-        let listed = self.look_at_all(true, refuses).await;
+        let listed = self.look_at_all(self.entries.iter(), true, refuses).await;
         let candidates: Vec<Candidate<'_>> = listed
             .iter()
             .map(|line| Candidate {
@@ -163,17 +163,35 @@ impl Engine {
 
     /// All sandboxes, in the order of the configuration.
     pub async fn list(&self, with_resources: bool) -> Vec<Listed> {
-        self.look_at_all(with_resources, |_| None).await
+        self.look_at_all(self.entries.iter(), with_resources, |_| None)
+            .await
+    }
+
+    /// The named sandboxes, in the order of the configuration; all of them when none is named.
+    pub async fn list_named(
+        &self,
+        names: &[String],
+        with_resources: bool,
+    ) -> Result<Vec<Listed>, Failure> {
+        for name in names {
+            self.sandbox(Some(name))?;
+        }
+        let wanted = |entry: &&SandboxEntry| {
+            names.is_empty() || names.iter().any(|name| name == entry.name())
+        };
+        let entries = self.entries.iter().filter(wanted);
+        Ok(self.look_at_all(entries, with_resources, |_| None).await)
     }
 
     /// Asks all whose tags are not refused; the others are listed with the reason, without being asked.
     async fn look_at_all(
         &self,
+        entries: impl Iterator<Item = &SandboxEntry>,
         with_resources: bool,
         refuses: impl Fn(&[String]) -> Option<String>,
     ) -> Vec<Listed> {
         let refuses = &refuses;
-        let looks = self.entries.iter().map(|entry| async move {
+        let looks = entries.map(|entry| async move {
             match entry {
                 SandboxEntry::Disabled { name, problem } => Listed::Disabled {
                     name: name.clone(),

@@ -13,6 +13,7 @@ use remote_sandbox_core::shell::{Started, Target};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::follow::Tap;
 use super::reading::{Reading, ReadingPosition, read};
 use super::spool::Spool;
 use crate::call::Principal;
@@ -57,6 +58,8 @@ pub struct Run {
     stop: watch::Sender<Option<StopReason>>,
     status: watch::Sender<Status>,
     output: Mutex<Output>,
+    /// Somebody who sees the output while it comes, and until when he is waited for.
+    tap: Option<(Tap, Instant)>,
 }
 
 #[derive(Debug)]
@@ -79,6 +82,7 @@ pub(super) struct Birth {
     pub(super) folder: PathBuf,
     pub(super) shown_bytes: usize,
     pub(super) mask: Mask,
+    pub(super) tap: Option<(Tap, Instant)>,
 }
 
 impl Run {
@@ -101,6 +105,7 @@ impl Run {
                 spool: Spool::new(birth.folder),
                 started: None,
             }),
+            tap: birth.tap,
         })
     }
 
@@ -110,25 +115,38 @@ impl Run {
 
     /// Takes what the sandbox tells.
     pub(super) fn take(&self, event: Event<'_>) {
-        let total = {
+        let (total, piece) = {
             let mut output = self.output();
-            match event {
-                Event::Started(started) => output.started = Some(started),
-                Event::Output(stream, bytes) => output.push(stream, bytes),
-            }
-            output.spool.total()
+            let piece = match event {
+                Event::Started(started) => {
+                    output.started = Some(started);
+                    None
+                }
+                Event::Output(stream, bytes) => Some((stream, output.push(stream, bytes))),
+            };
+            (output.spool.total(), piece)
         };
         self.status.send_modify(|status| status.bytes = total);
+        // Last, for it may wait: whoever asks for the run's state meanwhile must not.
+        if let (Some((tap, deadline)), Some((stream, bytes))) = (&self.tap, piece) {
+            tap.push(stream, bytes, *deadline);
+        }
     }
 
     /// Notes the end.
     pub(super) fn finish(&self, finished: Finished) {
-        let total = {
+        let (total, rest) = {
             let mut output = self.output();
-            output.flush();
+            let rest = output.flush();
             output.spool.finish();
-            output.spool.total()
+            (output.spool.total(), rest)
         };
+        if let Some((tap, deadline)) = &self.tap {
+            for (stream, bytes) in rest {
+                tap.push(stream, bytes, *deadline);
+            }
+            tap.end();
+        }
         self.status.send_modify(|status| {
             status.bytes = total;
             status.finished = Some(finished);
@@ -154,6 +172,9 @@ impl Run {
             stop.get_or_insert(reason);
             first
         });
+        if let Some((tap, _)) = &self.tap {
+            tap.hurry();
+        }
     }
 
     pub(super) fn stop_signal(&self) -> watch::Receiver<Option<StopReason>> {
@@ -249,7 +270,7 @@ impl Run {
 }
 
 impl Output {
-    fn push(&mut self, stream: Stream, bytes: &[u8]) {
+    fn push(&mut self, stream: Stream, bytes: &[u8]) -> Vec<u8> {
         let mut clean = Vec::with_capacity(bytes.len());
         match stream {
             Stream::Out => {
@@ -262,17 +283,18 @@ impl Output {
             }
         }
         self.spool.push(&clean);
+        clean
     }
 
     /// Lets go of bytes that might have been the start of a secret.
-    fn flush(&mut self) {
-        let mut rest = Vec::new();
-        self.stdout_mask.finish(&mut rest);
-        self.stdout.push(&rest);
-        self.spool.push(&rest);
-        rest.clear();
-        self.stderr_mask.finish(&mut rest);
-        self.stderr.push(&rest);
-        self.spool.push(&rest);
+    fn flush(&mut self) -> [(Stream, Vec<u8>); 2] {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        self.stdout_mask.finish(&mut out);
+        self.stdout.push(&out);
+        self.spool.push(&out);
+        self.stderr_mask.finish(&mut err);
+        self.stderr.push(&err);
+        self.spool.push(&err);
+        [(Stream::Out, out), (Stream::Err, err)]
     }
 }

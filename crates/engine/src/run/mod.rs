@@ -1,11 +1,13 @@
 //! Runs: commands that somebody waits for, and what is kept of them afterwards.
 
+mod follow;
 mod live;
 mod reading;
 mod record;
 mod registry;
 mod spool;
 
+pub use follow::{Follower, Tap, follow};
 pub use live::{Finished, Run, Status};
 pub use reading::{Reading, ReadingPosition, read as read_spool};
 pub use record::{RecordError, RunRecord};

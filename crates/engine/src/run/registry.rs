@@ -15,6 +15,7 @@ use remote_sandbox_core::secret::Mask;
 use remote_sandbox_core::shell::RunSpec;
 use tokio::time::Instant;
 
+use super::follow::Tap;
 use super::live::{Birth, Finished, Run};
 use super::record::{RunRecord, hold_life_mark, owner_lives};
 use super::spool::Spool;
@@ -47,6 +48,8 @@ pub struct RunOrder {
     pub timeout: Duration,
     /// How many bytes of each stream a reply may show.
     pub shown_bytes: usize,
+    /// Who sees its output while it comes.
+    pub tap: Option<Tap>,
 }
 
 /// All runs.
@@ -102,6 +105,7 @@ impl Registry {
         order: RunOrder,
         sandbox: Arc<dyn Sandbox>,
     ) -> Result<Arc<Run>, Failure> {
+        let deadline = clock::instant() + order.timeout;
         let run = Run::new(Birth {
             folder: self.folder_of(&id),
             id: id.clone(),
@@ -111,12 +115,13 @@ impl Registry {
             command: order.spec.command().to_owned(),
             shown_bytes: order.shown_bytes,
             mask: self.mask.clone(),
+            tap: order.tap.map(|tap| (tap, deadline)),
         });
         self.admit(&run)?;
         let order = Order {
             spec: order.spec,
             token,
-            deadline: clock::instant() + order.timeout,
+            deadline,
             timeout: order.timeout,
             stop: run.stop_signal(),
         };
@@ -298,6 +303,16 @@ impl Registry {
         Some((record, spool, lives))
     }
 
+    /// What is written down about runs of all servers, and whether the server of each still lives.
+    pub fn records(&self) -> Vec<(RunRecord, bool)> {
+        let recorded = |name: &String| {
+            let id = RunId::parse(name).ok()?;
+            let record = RunRecord::load(&self.folder, &id).ok()??;
+            Some((record, owner_lives(&self.folder_of(&id))))
+        };
+        self.names_on_disk().iter().filter_map(recorded).collect()
+    }
+
     /// Ends everything that still goes on and waits for it, but not longer than `limit`.
     pub async fn shut_down(&self, limit: Duration) {
         let live: Vec<Arc<Run>> = {
@@ -317,14 +332,7 @@ impl Registry {
 
     /// Removes what is left of the oldest runs; ids sort by age.
     pub fn prune(&self) {
-        let Ok(entries) = std::fs::read_dir(&self.folder) else {
-            return;
-        };
-        let mut names: Vec<_> = entries
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter(|name| RunId::parse(name).is_ok())
-            .collect();
-        names.sort_unstable();
+        let names = self.names_on_disk();
         let (mut kept, mut bytes) = (0, 0);
         for name in names.iter().rev() {
             let folder = self.folder.join(name);
@@ -334,6 +342,16 @@ impl Registry {
                 self.remove(&folder);
             }
         }
+    }
+
+    fn names_on_disk(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten();
+        let mut names: Vec<_> = entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|name| RunId::parse(name).is_ok())
+            .collect();
+        names.sort_unstable();
+        names
     }
 }
 

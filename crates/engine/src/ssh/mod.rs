@@ -34,9 +34,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use remote_sandbox_core::config::{SandboxConfig, Surroundings};
 use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::outcome::LeftRunning;
 use remote_sandbox_core::probe::{self, Resources};
-use remote_sandbox_core::shell::{Purpose, Target};
+use remote_sandbox_core::shell::{
+    CleanError, Purpose, Target, TokenProcess, clean_script, parse_clean_report,
+};
 
 pub use auth::AuthError;
 pub use dial_error::DialError;
@@ -60,6 +63,9 @@ use session::Place;
 
 /// A resource probe ends within this time.
 const PROBE_LIMIT: Duration = Duration::from_secs(15);
+
+/// Looking at every process of a busy host takes a while.
+const CLEAN_LIMIT: Duration = Duration::from_secs(15);
 
 /// A host reached over SSH.
 pub struct SshSandbox {
@@ -326,6 +332,23 @@ impl Sandbox for SshSandbox {
         control::find(place.session(), target, purpose)
             .await
             .map_err(|error| self.script_failure(&error))
+    }
+
+    async fn carriers(&self) -> Result<Vec<TokenProcess>, Failure> {
+        let place = self.place().await?;
+        let mark = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
+        let deadline = clock::instant() + CLEAN_LIMIT;
+        let report = script::run_script(place.session(), clean_script(&mark), deadline)
+            .await
+            .map_err(|error| self.script_failure(&error))?;
+        parse_clean_report(&mark, &report).map_err(|error| match error {
+            CleanError::Hidden => self
+                .failure(Code::Unsupported, &error)
+                .hint("log in by hand and look at your processes there"),
+            CleanError::Incomplete => self
+                .failure(Code::RemoteRefused, &error)
+                .hint("log in by hand once and see what the host says"),
+        })
     }
 
     async fn probe(&self) -> Result<Resources, Failure> {

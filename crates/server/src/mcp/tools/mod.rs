@@ -4,6 +4,8 @@ mod exec;
 mod jobs;
 mod sandboxes;
 
+pub use sandboxes::sandbox_list;
+
 use std::sync::Arc;
 
 use futures::future::BoxFuture;

@@ -166,7 +166,18 @@ fn ready(probed: Probed, active: Option<&str>) -> SandboxReply {
 }
 
 async fn list(engine: Arc<Engine>, _: CallContext, params: ListParams) -> Result<Reply, Failure> {
-    let listed = engine.list(params.check_resources).await;
+    let reply = list_reply(&engine, params.check_resources).await;
+    let verdict = format!("{} sandboxes", reply.sandboxes.len());
+    Ok(Reply::new(fitted(json!(reply)), verdict))
+}
+
+/// What `list_sandboxes` replies, for another way in.
+pub async fn sandbox_list(engine: &Engine, check_resources: bool) -> serde_json::Value {
+    json!(list_reply(engine, check_resources).await)
+}
+
+async fn list_reply(engine: &Engine, check_resources: bool) -> ListReply {
+    let listed = engine.list(check_resources).await;
     let active = engine.active();
     let sandboxes: Vec<LineReply> = listed
         .into_iter()
@@ -182,15 +193,13 @@ async fn list(engine: Arc<Engine>, _: CallContext, params: ListParams) -> Result
         })
         .collect();
     let nothing = engine.sandbox(None).err().filter(|_| active.is_none());
-    let verdict = format!("{} sandboxes", sandboxes.len());
-    let reply = ListReply {
+    ListReply {
         active_sandbox: active,
         error: nothing.as_ref().map(|failure| failure.message.clone()),
         hint: nothing.map(|failure| failure.hint),
         problems: engine.problems().to_vec(),
         sandboxes,
-    };
-    Ok(Reply::new(fitted(json!(reply)), verdict))
+    }
 }
 
 /// Leaves out processes of GPUs, never figures, until the reply is of a usual size.

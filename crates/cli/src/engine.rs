@@ -1,0 +1,77 @@
+//! What commands that speak with hosts share: an engine, a runtime, and an end on a signal.
+
+use std::sync::Arc;
+
+use remote_sandbox_engine::engine::{Engine, load_config};
+use remote_sandbox_engine::environment;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::arguments::Common;
+use crate::report::{Failed, INTERRUPTED};
+
+/// What a shell shows for a program that was asked to end.
+const TERMINATED: u8 = 143;
+
+/// An engine for the user's configuration; what is wrong with that goes to the log.
+pub(crate) fn build(common: &Common) -> Result<Arc<Engine>, Failed> {
+    let environment = environment::capture();
+    let config = load_config(common.config.as_deref(), environment.clone())?;
+    let engine = Arc::new(Engine::new(&config, &environment)?);
+    for problem in engine.problems() {
+        tracing::warn!("{problem}");
+    }
+    Ok(engine)
+}
+
+/// The runtime of this program.
+pub(crate) fn runtime() -> Result<Runtime, Failed> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(Failed::Runtime)
+}
+
+/// Does something with an engine until it is done or a signal comes; `work` gets a token that says so.
+pub(crate) fn with_engine<T, W>(
+    common: &Common,
+    work: impl FnOnce(Arc<Engine>, CancellationToken) -> W,
+) -> Result<T, Failed>
+where
+    W: Future<Output = Result<T, Failed>>,
+{
+    let engine = build(common)?;
+    let runtime = runtime()?;
+    let done = runtime.block_on(async {
+        let stop = CancellationToken::new();
+        let signalled = tokio::spawn(stop_on_signal(stop.clone()));
+        let done = work(engine.clone(), stop.clone()).await;
+        engine.shut_down().await;
+        if stop.is_cancelled()
+            && let Ok(code) = signalled.await
+        {
+            return Err(Failed::Interrupted(code));
+        }
+        done
+    });
+    runtime.shutdown_background();
+    done
+}
+
+/// Waits for a signal that asks for the end, sets `stop`, and gives the exit code that tells of it.
+pub(crate) async fn stop_on_signal(stop: CancellationToken) -> u8 {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    ) else {
+        return std::future::pending().await;
+    };
+    let code = tokio::select! {
+        _ = interrupt.recv() => INTERRUPTED,
+        _ = terminate.recv() => TERMINATED,
+    };
+    stop.cancel();
+    code
+}

@@ -1,0 +1,198 @@
+//! How commands end: an exit code, and two lines on standard error when something did not work.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::secret::SecretNameError;
+use remote_sandbox_core::shell::ScriptError;
+use remote_sandbox_engine::engine::SetupError;
+use remote_sandbox_engine::secrets::StoreError;
+use remote_sandbox_server::mcp::ServeError;
+
+/// The exit code of a command of ours that failed.
+const FAILED: u8 = 1;
+
+/// The exit code of `exec` when it was not the command that failed.
+pub(crate) const EXEC_FAILED: u8 = 125;
+
+/// What a shell shows for a program that was interrupted.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// What a shell shows for a program whose reader went away.
+const READER_GONE: u8 = 141;
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failed {
+    /// It could not start.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The runtime could not start.
+    #[error("the asynchronous runtime cannot start")]
+    Runtime(#[source] io::Error),
+    /// The server could not go on.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// The engine could not do it.
+    #[error("{}", .0.message)]
+    Engine(Failure),
+    /// The command cannot be sent as it is.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
+    /// A variable has no value.
+    #[error("`--env {0}` has no `=`")]
+    Variable(String),
+    /// Standard input cannot be read.
+    #[error("standard input cannot be read")]
+    Input(#[source] io::Error),
+    /// Standard input is not what is needed.
+    #[error("{0}")]
+    UnfitInput(&'static str),
+    /// Standard output cannot be written.
+    #[error("standard output cannot be written")]
+    Output(#[source] io::Error),
+    /// The name of a secret is no name.
+    #[error(transparent)]
+    SecretName(#[from] SecretNameError),
+    /// Secrets cannot be kept or found.
+    #[error(transparent)]
+    Secret(#[from] StoreError),
+    /// Something could not be removed from a host.
+    #[error("{0} of the runs could not be ended")]
+    NotCleaned(usize),
+    /// Somebody pressed Ctrl-C or ended the program.
+    #[error("interrupted")]
+    Interrupted(u8),
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Self {
+        Failed::Engine(failure)
+    }
+}
+
+impl Failed {
+    /// What to do next.
+    fn hint(&self) -> &str {
+        match self {
+            Failed::Engine(failure) => &failure.hint,
+            Failed::Setup(SetupError::Missing(_)) => {
+                "write it, or leave out --config and REMOTE_SANDBOX_CONFIG"
+            }
+            Failed::Variable(_) => "write it as --env NAME=value",
+            Failed::Secret(StoreError::Unknown(_)) => {
+                "`remote-sandbox-mcp secret list` shows the names"
+            }
+            Failed::Secret(StoreError::Keychain { .. }) => {
+                "unlock the keychain, or keep the secret in a file: remote-sandbox-mcp secret set --file NAME"
+            }
+            Failed::Secret(_) => {
+                "correct the access rights of the state folder, or set REMOTE_SANDBOX_MCP_HOME to another one"
+            }
+            Failed::NotCleaned(_) => "log in by hand and look at the processes named above",
+            _ => "",
+        }
+    }
+
+    /// The exit code, when it is not the usual one for failures.
+    fn own_code(&self) -> Option<u8> {
+        match self {
+            Failed::Interrupted(code) => Some(*code),
+            Failed::Engine(failure) if failure.code == Code::Cancelled => Some(INTERRUPTED),
+            Failed::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Some(READER_GONE),
+            _ => None,
+        }
+    }
+}
+
+/// The end of a command.
+pub(crate) fn end(done: Result<(), Failed>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failed) => ExitCode::from(complain(&failed, FAILED)),
+    }
+}
+
+/// The end of `exec`, which passes the exit code of its command on.
+pub(crate) fn end_of_exec(done: Result<u8, Failed>) -> ExitCode {
+    let code = done.unwrap_or_else(|failed| complain(&failed, EXEC_FAILED));
+    ExitCode::from(code)
+}
+
+/// Says what did not work and what to do, and gives the exit code. Who went away himself is not told.
+fn complain(failed: &Failed, usual: u8) -> u8 {
+    if let Some(code) = failed.own_code() {
+        return code;
+    }
+    notice(&Failure::chain(failed));
+    if !failed.hint().is_empty() {
+        // A closed standard error is no reason to break.
+        let _ = writeln!(io::stderr(), "hint: {}", failed.hint());
+    }
+    usual
+}
+
+/// Tells something beside the output.
+pub(crate) fn notice(text: &str) {
+    let _ = writeln!(io::stderr(), "remote-sandbox-mcp: {text}");
+}
+
+/// Asks something on the terminal.
+pub(crate) fn ask(question: &str) {
+    let _ = write!(io::stderr(), "{question}");
+    let _ = io::stderr().flush();
+}
+
+/// Writes to standard output, whole.
+pub(crate) fn print(text: &str) -> Result<(), Failed> {
+    let mut output = io::stdout().lock();
+    output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush())
+        .map_err(Failed::Output)
+}
+
+/// Lays rows out in columns, two blanks between them; the first row is the heading.
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths);
+        let line: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        text.push_str(line.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_lines_up_its_columns() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let rows = [
+            row(["NAME", "CPU", ""]),
+            row(["größer", "1", "x"]),
+            row(["b", "100", ""]),
+        ];
+        assert_eq!(table(&rows), "NAME    CPU\ngrößer  1    x\nb       100\n");
+    }
+
+    #[test]
+    fn reader_that_went_away_is_no_failure_to_talk_about() {
+        let gone = Failed::Output(io::ErrorKind::BrokenPipe.into());
+        assert_eq!(complain(&gone, FAILED), READER_GONE);
+        let full = Failed::Output(io::ErrorKind::StorageFull.into());
+        assert_eq!(complain(&full, EXEC_FAILED), EXEC_FAILED);
+    }
+}
