@@ -19,6 +19,8 @@ pub enum Code {
     Unreachable,
     /// The host refused every credential the entry has, or a credential could not be used.
     AuthFailed,
+    /// The user's own shared connection is needed and is not there.
+    LoginNeeded,
     /// The host's key is not recorded and the policy does not allow recording it.
     HostKeyUnknown,
     /// The host offered another key than the recorded one.
@@ -49,13 +51,14 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the reference page.
-    pub const ALL: [Code; 19] = [
+    pub const ALL: [Code; 20] = [
         Code::InvalidParams,
         Code::NotFound,
         Code::NotConfigured,
         Code::SandboxDisabled,
         Code::Unreachable,
         Code::AuthFailed,
+        Code::LoginNeeded,
         Code::HostKeyUnknown,
         Code::HostKeyChanged,
         Code::HostKeyRevoked,
@@ -80,6 +83,7 @@ impl Code {
             Code::SandboxDisabled => "sandbox_disabled",
             Code::Unreachable => "unreachable",
             Code::AuthFailed => "auth_failed",
+            Code::LoginNeeded => "login_needed",
             Code::HostKeyUnknown => "host_key_unknown",
             Code::HostKeyChanged => "host_key_changed",
             Code::HostKeyRevoked => "host_key_revoked",
@@ -112,6 +116,9 @@ impl Code {
             }
             Code::AuthFailed => {
                 "The host refused the entry's credentials, or a credential could not be used. Never retried by itself."
+            }
+            Code::LoginNeeded => {
+                "The sandbox uses the user's own shared connection of `ssh`, and there is none. No login was made."
             }
             Code::HostKeyUnknown => {
                 "The host's key is not recorded and the policy is `strict`. Nothing was sent."

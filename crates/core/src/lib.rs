@@ -10,6 +10,7 @@ pub mod config;
 pub mod failure;
 pub mod hostkey;
 pub mod ids;
+pub mod mux;
 pub mod outcome;
 pub mod output;
 pub mod probe;

@@ -209,6 +209,20 @@ async fn auto_asks_no_host_without_the_tag() {
 }
 
 #[tokio::test]
+async fn auto_takes_the_idlest_among_those_with_the_tag() {
+    let (busy, idle) = (Host::with_gpus(&[(90, 9_000)], None), Host::with(&[]));
+    let tagged = with(entry("busy", &busy.sshd), json!({"tags": ["gpu", "a100"]}));
+    let client = serve(&[entry("idle", &idle.sshd), tagged]).await;
+    let wish = json!({"sandbox_name": "auto", "tag": "gpu"});
+    let (is_error, reply) = select(&client, wish).await;
+    assert!(!is_error, "{reply}");
+    assert_eq!(reply["active_sandbox"], "busy", "{reply}");
+    assert_eq!(idle.sshd.connection_count(), 0);
+    let list = client.call_tool("list_sandboxes", json!({})).await;
+    assert_eq!(list.json["sandboxes"][1]["tags"], json!(["gpu", "a100"]));
+}
+
+#[tokio::test]
 async fn wishes_are_refused_without_auto() {
     let host = Host::with(&[]);
     let client = serve(&[entry("box", &host.sshd)]).await;

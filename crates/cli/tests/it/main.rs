@@ -9,6 +9,7 @@ mod compatibility;
 mod exec;
 mod faults;
 mod listing;
+mod openssh;
 mod overview_commands;
 mod protocol;
 mod reference;

@@ -16,7 +16,9 @@ pub use clean::{CleanError, TokenProcess, clean_script, parse_clean_report};
 pub use end::{EndReport, Purpose, Survivor, Target, end_script, parse_end_report};
 pub use gate::{Gate, Started};
 pub use program::{ShellProgram, ShellProgramError};
-pub use run::{EnvironmentName, RunSpec, ScriptError, ShellAge, StdinText, TimeoutProgram};
+pub use run::{
+    EnvironmentName, HostFacts, RunSpec, ScriptError, ShellAge, StdinText, TimeoutProgram,
+};
 pub use start::run_script;
 pub use warm::ready_script;
 

@@ -128,6 +128,18 @@ impl TimeoutProgram {
     }
 }
 
+/// How a script finds its host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostFacts {
+    /// Its `timeout` program.
+    pub program: TimeoutProgram,
+    /// The shell it goes to.
+    pub age: ShellAge,
+    /// Whether the connection tells by which signal a command ended; where it does not, the shell
+    /// stays and says it in the exit code, as shells do.
+    pub tells_signals: bool,
+}
+
 /// Which shell a script goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShellAge {

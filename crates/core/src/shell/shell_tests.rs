@@ -33,12 +33,20 @@ fn feed(shell: &[&str], script: &str) -> Output {
 fn run(shell: &[&str], spec: &RunSpec) -> (String, String, Option<i32>) {
     let output = feed(
         shell,
-        &run_script(spec, &token(), 60, TimeoutProgram::Unknown, ShellAge::New),
+        &run_script(spec, &token(), 60, facts(TimeoutProgram::Unknown)),
     );
     let (mut out, mut err) = (Gate::new(&token()), Gate::new(&token()));
     let stdout = String::from_utf8_lossy(&out.pass(&output.stdout)).into_owned();
     let stderr = String::from_utf8_lossy(&err.pass(&output.stderr)).into_owned();
     (stdout, stderr, output.status.code())
+}
+
+fn facts(program: TimeoutProgram) -> HostFacts {
+    HostFacts {
+        program,
+        age: ShellAge::New,
+        tells_signals: true,
+    }
 }
 
 fn spec(command: &str) -> RunSpec {
@@ -140,7 +148,7 @@ fn missing_directory_is_told_and_nothing_runs() {
             .unwrap();
         let output = feed(
             &shell,
-            &run_script(&spec, &token(), 60, TimeoutProgram::Absent, ShellAge::New),
+            &run_script(&spec, &token(), 60, facts(TimeoutProgram::Absent)),
         );
         let mut gate = Gate::new(&token());
         let rest = gate.pass(&output.stdout).into_owned();
@@ -158,8 +166,7 @@ fn start_is_told_with_process_and_session() {
             &spec("echo $$"),
             &token(),
             60,
-            TimeoutProgram::Unknown,
-            ShellAge::New,
+            facts(TimeoutProgram::Unknown),
         ),
     );
     let mut gate = Gate::new(&token());
@@ -222,13 +229,7 @@ fn end_script_ends_a_session_with_all_its_kinds_of_children() {
     for shell in shells() {
         let token = RunToken::from_uuid_bytes(*uuid_bytes());
         let command = "trap '' TERM; setsid sleep 321 & (setsid sleep 322 >/dev/null 2>&1 &) ; sleep 323 & sleep 324; sleep 325";
-        let script = run_script(
-            &spec(command),
-            &token,
-            60,
-            TimeoutProgram::Unknown,
-            ShellAge::New,
-        );
+        let script = run_script(&spec(command), &token, 60, facts(TimeoutProgram::Unknown));
         let mut child = Command::new("setsid")
             .args(["sh", "-c", "exec sh"])
             .stdin(Stdio::piped())
@@ -277,8 +278,7 @@ fn end_script_ends_a_group_on_a_host_without_proc() {
         &spec("sleep 326 & sleep 327"),
         &token,
         60,
-        TimeoutProgram::Absent,
-        ShellAge::New,
+        facts(TimeoutProgram::Absent),
     );
     let mut child = Command::new("setsid")
         .args(["sh", "-c", "exec sh"])

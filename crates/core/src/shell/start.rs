@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::run::{LONGEST_ARGUMENT, RunSpec, ShellAge, StdinText, TimeoutProgram};
+use super::run::{HostFacts, LONGEST_ARGUMENT, RunSpec, ShellAge, StdinText};
 use super::warm::STILL_FRESH;
 use super::{ShellProgram, TOKEN_VARIABLE, quote};
 use crate::ids::RunToken;
@@ -11,19 +11,13 @@ use crate::ids::RunToken;
 ///
 /// `last_resort_s` is the second layer: when this program is gone, the host's own `timeout` ends the
 /// command after that many seconds. The last thing the script does is `exec`, so that the server's
-/// exit status and exit signal are the command's own.
-pub fn run_script(
-    spec: &RunSpec,
-    token: &RunToken,
-    last_resort_s: u64,
-    program: TimeoutProgram,
-    age: ShellAge,
-) -> String {
+/// exit status and exit signal are the command's own, where the connection tells both.
+pub fn run_script(spec: &RunSpec, token: &RunToken, last_resort_s: u64, host: HostFacts) -> String {
     let mut script = String::with_capacity(spec.command.len() + 2048);
     // The braces make `sh` read all of it before it runs any of it.
     script.push_str("{\n");
     let _ = writeln!(script, "t={token}");
-    match (age, program.letter()) {
+    match (host.age, host.program.letter()) {
         // It knows who it is and which programs there are.
         (ShellAge::Waiting, _) => script.push_str(STILL_FRESH),
         (ShellAge::New, letter) => {
@@ -53,8 +47,12 @@ pub fn run_script(
         None => ANNOUNCE,
         Some(_) => ACKNOWLEDGE,
     });
-    push_start(&mut script, spec, token);
-    script.push_str("exit 127\n}\n");
+    push_start(&mut script, spec, token, host.tells_signals);
+    script.push_str(if host.tells_signals {
+        "exit 127\n}\n"
+    } else {
+        "exit $?\n}\n"
+    });
     script
 }
 
@@ -163,16 +161,17 @@ fn push_change_directory(script: &mut String, cwd: &str) {
     );
 }
 
-fn push_start(script: &mut String, spec: &RunSpec, token: &RunToken) {
+fn push_start(script: &mut String, spec: &RunSpec, token: &RunToken, tells_signals: bool) {
+    let exec = if tells_signals { "exec " } else { "" };
     let body = body(spec, token);
     let (how, delivered) = if body.len() <= LONGEST_ARGUMENT {
         let _ = writeln!(script, "set -- \"$@\" -c -- {}", quote(&body));
-        ("exec \"$@\"".to_owned(), String::new())
+        (format!("{exec}\"$@\""), String::new())
     } else {
         // Too long for an argument: it comes on a descriptor of its own, closed before it runs.
         let end = format!("RSMCP_{token}");
         (
-            format!("exec \"$@\" -c 'eval \"$(cat <&9)\" 9<&-' 9<<'{end}'"),
+            format!("{exec}\"$@\" -c 'eval \"$(cat <&9)\" 9<&-' 9<<'{end}'"),
             format!("{body}\n{end}\n"),
         )
     };

@@ -72,6 +72,16 @@ fn read_config(path: &Path) -> Result<Option<ConfigText>, SetupError> {
     }
 }
 
+/// The folder for control sockets, whose names must be short.
+fn socket_folder(environment: &Environment, state: &Path) -> PathBuf {
+    let short = environment.get("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let short = short.filter(|folder| folder.is_absolute() && folder.is_dir());
+    short.map_or_else(
+        || state.join("ssh"),
+        |folder| folder.join("remote-sandbox-mcp"),
+    )
+}
+
 impl Engine {
     /// An engine for a configuration; nothing is connected yet.
     pub fn new(config: &Config, environment: &Environment) -> Result<Self, SetupError> {
@@ -89,7 +99,9 @@ impl Engine {
             secrets.iter().copied(),
             Arc::new(SecretStore::new(&state)),
         );
-        let dialer = Arc::new(Dialer::new(store, keeper, RouteFinder::new(environment)));
+        let routes = RouteFinder::new(environment);
+        let sockets = socket_folder(environment, &state);
+        let dialer = Arc::new(Dialer::new(store, keeper, routes, sockets));
         let mut sandboxes: BTreeMap<String, Arc<dyn Sandbox>> = BTreeMap::new();
         for entry in config.ready() {
             let sandbox = SshSandbox::new(entry, dialer.clone());

@@ -27,6 +27,12 @@ impl LastWords {
         kept.drain(..surplus);
     }
 
+    /// As much of it as is kept.
+    pub fn text(&self) -> String {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&kept).into_owned()
+    }
+
     /// The last line that is not empty.
     pub fn line(&self) -> Option<String> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,6 +3,7 @@
 use russh::client::Msg;
 use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Sig};
 
+use super::mux::{MuxIncoming, MuxOutgoing};
 use super::session::OpenChannel;
 
 /// What a host says on a channel.
@@ -39,20 +40,23 @@ pub(super) enum Signal {
 pub(super) struct NotTaken;
 
 /// What comes from the host.
-pub(super) struct Incoming {
-    channel: ChannelReadHalf,
+pub(super) enum Incoming {
+    /// Over a connection of our own.
+    Builtin(ChannelReadHalf),
+    /// Over one that the system's `ssh` holds.
+    OpenSsh(MuxIncoming),
 }
 
 impl Incoming {
-    pub(super) fn new(channel: ChannelReadHalf) -> Self {
-        Incoming { channel }
-    }
-
     /// The next thing the host says; `None` when the connection is gone. Nothing is lost when the
     /// caller stops waiting.
     pub(super) async fn next(&mut self) -> Option<Heard> {
+        let channel = match self {
+            Incoming::Builtin(channel) => channel,
+            Incoming::OpenSsh(session) => return session.next().await,
+        };
         loop {
-            return Some(match self.channel.wait().await? {
+            return Some(match channel.wait().await? {
                 ChannelMsg::Data { data } => Heard::Out(data),
                 ChannelMsg::ExtendedData { data, .. } => Heard::Err(data),
                 ChannelMsg::Eof => Heard::NoMoreOutput,
@@ -74,38 +78,56 @@ fn word(signal: &Sig) -> String {
 }
 
 /// What goes to the host.
-pub(super) struct Outgoing {
-    channel: ChannelWriteHalf<Msg>,
+pub(super) enum Outgoing {
+    /// Over a connection of our own.
+    Builtin(ChannelWriteHalf<Msg>),
+    /// Over one that the system's `ssh` holds.
+    OpenSsh(MuxOutgoing),
 }
 
 impl Outgoing {
-    pub(super) fn new(channel: ChannelWriteHalf<Msg>) -> Self {
-        Outgoing { channel }
-    }
-
     /// Sends text to the shell's standard input.
     pub(super) async fn send(&self, text: String) -> Result<(), NotTaken> {
-        let sent = self.channel.data_bytes(text.into_bytes()).await;
-        sent.map_err(|_| NotTaken)
+        match self {
+            Outgoing::Builtin(channel) => {
+                let sent = channel.data_bytes(text.into_bytes()).await;
+                sent.map_err(|_| NotTaken)
+            }
+            Outgoing::OpenSsh(session) => session.send(text).await,
+        }
     }
 
     /// Ends the shell's standard input.
     pub(super) async fn finish(&self) -> Result<(), NotTaken> {
-        self.channel.eof().await.map_err(|_| NotTaken)
+        match self {
+            Outgoing::Builtin(channel) => channel.eof().await.map_err(|_| NotTaken),
+            Outgoing::OpenSsh(session) => {
+                session.finish().await;
+                Ok(())
+            }
+        }
     }
 
     /// Closes the channel.
     pub(super) async fn close(&self) {
-        let _ = self.channel.close().await;
+        match self {
+            Outgoing::Builtin(channel) => {
+                let _ = channel.close().await;
+            }
+            Outgoing::OpenSsh(session) => session.close(),
+        }
     }
 
-    /// Has the server signal the group of the process it started.
+    /// Has the server signal the group of the process it started, where that can be asked for.
     pub(super) async fn signal(&self, signal: Signal) -> Result<(), NotTaken> {
+        let Outgoing::Builtin(channel) = self else {
+            return Err(NotTaken);
+        };
         let signal = match signal {
             Signal::Term => Sig::TERM,
             Signal::Kill => Sig::KILL,
         };
-        self.channel.signal(signal).await.map_err(|_| NotTaken)
+        channel.signal(signal).await.map_err(|_| NotTaken)
     }
 }
 

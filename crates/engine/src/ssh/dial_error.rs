@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::auth::AuthError;
 use super::hostkeys::HostKeyError;
-use super::route::RouteError;
+use super::openssh::{OpenSshError, Trouble};
+use super::route_error::RouteError;
 use crate::proc::CommandError;
 
 /// Why there is no connection.
@@ -51,6 +52,9 @@ pub enum DialError {
     /// The SSH configuration does not say how to get there.
     #[error(transparent)]
     Route(#[from] RouteError),
+    /// The system's `ssh` gave no connection.
+    #[error(transparent)]
+    OpenSsh(#[from] OpenSshError),
     /// The jump host does not reach the host behind it.
     #[error("the jump host opened no connection to {host} port {port}")]
     Forward {
@@ -165,6 +169,9 @@ impl DialError {
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
             DialError::Auth(_) | DialError::HostKey(_) => true,
+            DialError::OpenSsh(OpenSshError::Login { trouble, .. }) => {
+                *trouble != Trouble::Unreachable
+            }
             DialError::Hop { source, .. } | DialError::Complaint { source, .. } => {
                 source.is_refusal()
             }

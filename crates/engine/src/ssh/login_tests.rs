@@ -78,7 +78,12 @@ impl Place {
             std::iter::empty(),
             Arc::new(SecretStore::new(&state)),
         );
-        let dialer = Dialer::new(store, secrets, RouteFinder::new(&Environment::new()));
+        let dialer = Dialer::new(
+            store,
+            secrets,
+            RouteFinder::new(&Environment::new()),
+            self.path("sockets"),
+        );
         dial::dial(&Arc::new(self.settings.clone()), &dialer)
             .await
             .map(drop)

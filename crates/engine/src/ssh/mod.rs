@@ -11,14 +11,19 @@ mod dial;
 mod dial_error;
 mod hostkeys;
 mod identities;
+mod judge;
 mod jump;
 mod key_file;
 mod line;
+mod link;
+mod mux;
 mod observe;
 mod old_pem;
+mod openssh;
 mod pkcs8_key;
 mod pool;
 mod route;
+mod route_error;
 mod route_files;
 mod run;
 mod script;
@@ -45,10 +50,13 @@ pub use auth::AuthError;
 pub use dial_error::DialError;
 pub use hostkeys::{HostKeyError, HostKeyStore};
 pub use key_file::KeyFileError;
+pub use mux::MuxFailure;
 pub use old_pem::OldPemError;
+pub use openssh::{OpenSshError, Trouble};
 pub use pkcs8_key::Pkcs8Error;
 pub use pool::{Dialer, PoolError};
-pub use route::{RouteError, RouteFinder};
+pub use route::RouteFinder;
+pub use route_error::RouteError;
 pub use route_files::known_aliases;
 pub use run::NotStarted;
 pub use script::ScriptFailure;
@@ -57,6 +65,7 @@ pub use session::ChannelError;
 
 use crate::clock;
 use crate::sandbox::{Description, Ended, Order, Sandbox, Sink};
+use judge::judge_dial;
 use pool::{Eagerness, Pool};
 use route::Route;
 use session::Place;
@@ -80,7 +89,7 @@ pub struct SshSandbox {
 impl SshSandbox {
     /// A sandbox for a configuration entry; nothing is connected yet.
     pub fn new(config: &SandboxConfig, dialer: Arc<Dialer>) -> Self {
-        let route = Arc::new(Route::new(config.reach.clone()));
+        let route = Arc::new(Route::new(config.reach.clone(), config.transport));
         let (host, port, user) = route.place();
         SshSandbox {
             description: Description {
@@ -158,126 +167,6 @@ impl SshSandbox {
                 .failure(Code::RemoteRefused, error)
                 .hint("log in by hand once and see what the host says"),
         }
-    }
-}
-
-/// The code, the next step, and whether time alone may help.
-fn judge_dial(error: &DialError) -> (Code, &'static str, bool) {
-    match error {
-        DialError::Resolve { .. } | DialError::ResolveSlow { .. } => (
-            Code::Unreachable,
-            "check `host` in the configuration, and the network",
-            true,
-        ),
-        DialError::Tcp { .. } | DialError::TcpSlow { .. } => (
-            Code::Unreachable,
-            "check that the host is up, that `port` is right, and that VPN or firewall let you through",
-            true,
-        ),
-        DialError::Banner { .. } | DialError::BannerSlow { .. } => (
-            Code::Unreachable,
-            "something answers there, but not an SSH server in time: check `port`, or wait if the host is overloaded",
-            true,
-        ),
-        DialError::KeyExchange { .. } | DialError::KeyExchangeSlow { .. } => (
-            Code::Unreachable,
-            "the server may be too old, too busy, or not an SSH server",
-            true,
-        ),
-        DialError::Route(_)
-        | DialError::Forward { .. }
-        | DialError::Hop { .. }
-        | DialError::Program { .. }
-        | DialError::Complaint { .. } => judge_way(error),
-        DialError::Broken { .. } => (
-            Code::Internal,
-            "this is a fault of the server; its standard error has more",
-            true,
-        ),
-        DialError::HostKey(error) => {
-            let (code, hint) = judge_host_key(error);
-            (code, hint, false)
-        }
-        DialError::Auth(AuthError::Closed { .. }) | DialError::AuthSlow { .. } => (
-            Code::Unreachable,
-            "the host broke off the login; it may be overloaded",
-            true,
-        ),
-        DialError::Auth(_) => (
-            Code::AuthFailed,
-            "check `user`, `key_file` and `password` of this entry; the login is not repeated by itself",
-            false,
-        ),
-    }
-}
-
-/// The same for what lies between here and the host.
-fn judge_way(error: &DialError) -> (Code, &'static str, bool) {
-    match error {
-        DialError::Route(RouteError::Slow { .. }) => (
-            Code::Unreachable,
-            "look at `Match exec` and at name lookups in the SSH configuration",
-            true,
-        ),
-        DialError::Route(_) => (
-            Code::NotConfigured,
-            "correct the SSH configuration; `ssh -G` with this name shows what it says",
-            false,
-        ),
-        DialError::Forward { .. } => (
-            Code::Unreachable,
-            "the jump host works; check that it may and can connect to the host behind it",
-            true,
-        ),
-        DialError::Hop { source, .. } => {
-            let (code, hint, retry) = judge_dial(source);
-            match code {
-                Code::AuthFailed => (
-                    code,
-                    "log in to the jump host with `ssh` once; it uses the keys of the SSH configuration",
-                    retry,
-                ),
-                _ => (code, hint, retry),
-            }
-        }
-        _ => (
-            Code::Unreachable,
-            "try the `ProxyCommand` of the SSH configuration by hand",
-            true,
-        ),
-    }
-}
-
-fn judge_host_key(error: &HostKeyError) -> (Code, &'static str) {
-    match error {
-        HostKeyError::Changed { .. } => (
-            Code::HostKeyChanged,
-            "if the host was reinstalled, remove the named line and connect again; if not, somebody may be in between",
-        ),
-        HostKeyError::Revoked { .. } => (
-            Code::HostKeyRevoked,
-            "this key must not be trusted; give the host a new one",
-        ),
-        HostKeyError::Unknown { .. } => (
-            Code::HostKeyUnknown,
-            "compare the fingerprint with the host's own, then record it (ssh-keyscan) or set host_key_policy to accept-new",
-        ),
-        HostKeyError::Unreadable(_) | HostKeyError::Broken { .. } => (
-            Code::HostKeysUnreadable,
-            "repair or remove the named file or line; until then this host is not trusted",
-        ),
-        HostKeyError::Interrupted { .. } => (
-            Code::Internal,
-            "this is a fault of the server; its standard error has more",
-        ),
-        HostKeyError::Certificate { .. } => (
-            Code::HostKeyUnknown,
-            "ask whoever runs the host for a new certificate, or record its key itself after comparing the fingerprint",
-        ),
-        HostKeyError::Malformed { .. } => (
-            Code::Unreachable,
-            "the server offers a kind of key that is not supported",
-        ),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The connections to one host: one dial for all who wait, a bounded number of channels.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::backoff::Backoff;
 use super::dial_error::DialError;
 use super::hostkeys::HostKeyStore;
 use super::line::Line;
+use super::openssh::OpenSshError;
 use super::route::{Route, RouteFinder};
 use super::secrets::SecretKeeper;
 use super::session::{ChannelError, Place, Session};
@@ -75,17 +77,25 @@ pub struct Dialer {
     pub(super) store: Arc<HostKeyStore>,
     pub(super) secrets: SecretKeeper,
     pub(super) routes: RouteFinder,
+    /// Where control sockets of our own are.
+    pub(super) sockets: PathBuf,
     addresses: Mutex<HashMap<(String, u16), Arc<Semaphore>>>,
 }
 
 impl Dialer {
     /// A dialer that records host keys in `store`, takes what it needs to log in from `secrets`, and
-    /// asks `routes` how hosts are reached.
-    pub fn new(store: Arc<HostKeyStore>, secrets: SecretKeeper, routes: RouteFinder) -> Self {
+    /// asks `routes` how hosts are reached; control sockets of the system's `ssh` go to `sockets`.
+    pub fn new(
+        store: Arc<HostKeyStore>,
+        secrets: SecretKeeper,
+        routes: RouteFinder,
+        sockets: PathBuf,
+    ) -> Self {
         Dialer {
             store,
             secrets,
             routes,
+            sockets,
             addresses: Mutex::new(HashMap::new()),
         }
     }
@@ -179,7 +189,7 @@ impl Pool {
             }
             let since = *in_line_since.get_or_insert_with(clock::instant);
             let another = async {
-                if connections >= MOST_CONNECTIONS || unwanted {
+                if connections >= MOST_CONNECTIONS || unwanted || !self.route.may_repeat() {
                     return std::future::pending().await;
                 }
                 self.line.patience(since).await;
@@ -243,8 +253,8 @@ impl Pool {
             let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
             state.dial = None;
             match result {
-                Ok(dialled) => {
-                    let session = Session::new(dialled, line.clone());
+                Ok(link) => {
+                    let session = Session::new(link, line.clone());
                     state.sessions.push(Arc::new(session));
                     state.backoff.succeeded();
                     state.last_error = None;
@@ -289,8 +299,12 @@ impl Pool {
 
     /// A connection of its own for ending processes, when the ordinary one does not answer.
     pub(crate) async fn fresh_session(&self) -> Result<Arc<Session>, DialError> {
-        let dialled = self.route.dial(&self.dialer).await?;
-        Ok(Arc::new(Session::new(dialled, self.line.clone())))
+        if !self.route.may_repeat() {
+            let host = self.route.name().to_owned();
+            return Err(OpenSshError::OneOnly { host }.into());
+        }
+        let link = self.route.dial(&self.dialer).await?;
+        Ok(Arc::new(Session::new(link, self.line.clone())))
     }
 
     /// Closes all connections.

@@ -8,20 +8,22 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use remote_sandbox_core::config::{
     AgentChoice, AliasSettings, Environment, GivenLimits, HostKeyPolicy, HostKeySettings,
-    Identities, Limits, Reach, SshAlias, SshSettings, Way,
+    Identities, Limits, Reach, SshAlias, SshSettings, Transport, Way,
 };
 use remote_sandbox_core::output::clean_line;
 use remote_sandbox_core::ssh_config::{
-    Approach, Asked, Checking, Hop, HostOptions, Local, MOST_HOPS, OptionsError, TEXT_MAX_BYTES,
+    Approach, Asked, Checking, Hop, HostOptions, Local, MOST_HOPS, TEXT_MAX_BYTES,
     effective_options,
 };
 use tokio::sync::Semaphore;
 
-use super::dial::{self, Dialled};
+use super::dial;
 use super::dial_error::DialError;
+use super::link::Link;
+use super::openssh;
 use super::pool::Dialer;
+use super::route_error::RouteError;
 use super::route_files::ConfigFiles;
-use crate::fsio::FileError;
 use crate::proc::{self, CommandError};
 
 /// How long `ssh -G` may take; it looks up names and runs programs where the user wants it.
@@ -39,88 +41,19 @@ const EXPECTED_HOSTS: u32 = 3;
 /// Keys that are tried when an entry names no credential.
 const USUAL_KEYS: [&str; 4] = ["id_ed25519", "id_ecdsa", "id_rsa", "id_dsa"];
 
-/// Why it is not known how a host is reached.
-#[derive(Debug, thiserror::Error)]
-pub enum RouteError {
-    /// `ssh -G` does not come to an end.
-    #[error("`ssh -G {alias}` did not answer within {} s", limit.as_secs())]
-    Slow {
-        /// The name that was asked for.
-        alias: SshAlias,
-        /// The limit.
-        limit: Duration,
-    },
-    /// `ssh -G` could not be run.
-    #[error("`ssh -G {alias}` cannot be run")]
-    Command {
-        /// The name that was asked for.
-        alias: SshAlias,
-        /// Why.
-        #[source]
-        source: CommandError,
-    },
-    /// `ssh -G` complains.
-    #[error("`ssh -G {alias}` failed: {words}")]
-    Refused {
-        /// The name that was asked for.
-        alias: SshAlias,
-        /// What it said.
-        words: String,
-    },
-    /// The answer cannot be used.
-    #[error("the SSH configuration of `{alias}` cannot be used")]
-    Options {
-        /// The name that was asked for.
-        alias: SshAlias,
-        /// Why.
-        #[source]
-        source: OptionsError,
-    },
-    /// A file of the configuration cannot be read.
-    #[error("the SSH configuration of `{alias}` cannot be read")]
-    File {
-        /// The name that was asked for.
-        alias: SshAlias,
-        /// Why.
-        #[source]
-        source: FileError,
-    },
-    /// The way leads over the same host twice.
-    #[error("the way to `{alias}` leads over `{hop}` twice")]
-    Circle {
-        /// Where it should lead.
-        alias: SshAlias,
-        /// The host.
-        hop: String,
-    },
-    /// The way is longer than anybody needs.
-    #[error("the way to `{alias}` leads over more than {MOST_HOPS} hosts")]
-    TooFar {
-        /// Where it should lead.
-        alias: SshAlias,
-    },
-    /// Working it out broke this program.
-    #[error("reading the SSH configuration of `{alias}` broke off")]
-    Broke {
-        /// The name that was asked for.
-        alias: SshAlias,
-        /// How.
-        #[source]
-        source: tokio::task::JoinError,
-    },
-}
-
 /// How one sandbox is reached.
 pub(crate) struct Route {
     reach: Reach,
+    transport: Transport,
     /// What the first answer was, for those who only want to show it.
     found: OnceLock<(Arc<SshSettings>, Vec<String>)>,
 }
 
 impl Route {
-    pub(crate) fn new(reach: Reach) -> Self {
+    pub(crate) fn new(reach: Reach, transport: Transport) -> Self {
         Route {
             reach,
+            transport,
             found: OnceLock::new(),
         }
     }
@@ -166,7 +99,15 @@ impl Route {
     }
 
     /// Finds the way and goes it.
-    pub(crate) async fn dial(&self, dialer: &Dialer) -> Result<Dialled, DialError> {
+    pub(crate) async fn dial(&self, dialer: &Dialer) -> Result<Link, DialError> {
+        if let Transport::OpenSsh {
+            require_existing_master,
+        } = self.transport
+        {
+            let limit = self.connect_limit();
+            let master = openssh::reach(&self.reach, require_existing_master, dialer, limit);
+            return Ok(Link::OpenSsh(Box::new(master.await?)));
+        }
         let settings = match &self.reach {
             Reach::Host(settings) => Arc::new(dialer.routes.host(settings)),
             Reach::Alias(entry) => {
@@ -177,7 +118,13 @@ impl Route {
                 settings
             }
         };
-        dial::dial(&settings, dialer).await
+        dial::dial(&settings, dialer).await.map(Link::Builtin)
+    }
+
+    /// Whether a second connection may be opened; it would be a login that nobody asked for where
+    /// the system's `ssh` does it.
+    pub(crate) fn may_repeat(&self) -> bool {
+        self.transport == Transport::Builtin
     }
 }
 
@@ -285,8 +232,17 @@ impl RouteFinder {
         Ok((settings, notes))
     }
 
+    /// The configuration file that is read instead of the usual ones.
+    pub(super) fn configuration(&self) -> Option<&Path> {
+        self.files.instead()
+    }
+
     /// Asks `ssh`, or reads the files where there is none.
-    async fn ask(&self, asked: &Asked, hidden: &[String]) -> Result<HostOptions, RouteError> {
+    pub(super) async fn ask(
+        &self,
+        asked: &Asked,
+        hidden: &[String],
+    ) -> Result<HostOptions, RouteError> {
         let alias = || asked.alias.clone();
         let _turn = self.questions.acquire().await;
         let arguments = self.question(asked);

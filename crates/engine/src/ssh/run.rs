@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use remote_sandbox_core::outcome::StopReason;
-use remote_sandbox_core::shell::{ShellAge, run_script};
+use remote_sandbox_core::shell::{HostFacts, ShellAge, run_script};
 use tokio::sync::watch;
 
 use super::channel::Shell;
@@ -115,8 +115,12 @@ async fn run_in(
         open,
     } = shell;
     let seconds = order.timeout.as_secs_f64().ceil() as u64 + LAST_RESORT_GRACE_S;
-    let program = session.timeout_program();
-    let script = run_script(&order.spec, &order.token, seconds, program, age);
+    let host = HostFacts {
+        program: session.timeout_program(),
+        age,
+        tells_signals: session.tells_signals(),
+    };
+    let script = run_script(&order.spec, &order.token, seconds, host);
     let conversation = Conversation::new(&order.token, session, sink, incoming, age);
     let (rest, ended) = conversation.hold(pool, order, &outgoing, script).await;
     drop(place);

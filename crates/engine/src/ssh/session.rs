@@ -4,15 +4,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use remote_sandbox_core::shell::{CONSTANT_COMMAND, TimeoutProgram};
-use russh::client::{Handle, Msg};
-use russh::{Channel, ChannelOpenFailure};
+use remote_sandbox_core::shell::TimeoutProgram;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::channel::{Incoming, Outgoing, Shell};
-use super::dial::{Dialled, Farewell, HostGuard};
+use super::channel::Shell;
 use super::line::Line;
+use super::link::{Link, NotOpened};
 use super::warm::WarmShells;
 use crate::clock;
 
@@ -32,8 +30,8 @@ pub enum ChannelError {
     #[error("the host allows no further session on this connection")]
     Full,
     /// The host refuses sessions altogether.
-    #[error("the host refuses to open a session ({0:?})")]
-    Refused(ChannelOpenFailure),
+    #[error("the host refuses to open a session ({0})")]
+    Refused(String),
     /// The connection is gone.
     #[error("the connection ended: {0}")]
     Gone(String),
@@ -41,8 +39,7 @@ pub enum ChannelError {
 
 /// A connection that is logged in.
 pub(crate) struct Session {
-    handle: Handle<HostGuard>,
-    farewell: Farewell,
+    link: Link,
     retired: AtomicBool,
     /// Channels handed out to runs and probes.
     taken: AtomicUsize,
@@ -66,10 +63,9 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    pub(crate) fn new(dialled: Dialled, line: Arc<Line>) -> Self {
+    pub(crate) fn new(link: Link, line: Arc<Line>) -> Self {
         Session {
-            handle: dialled.handle,
-            farewell: dialled.farewell,
+            link,
             retired: AtomicBool::new(false),
             taken: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
@@ -83,12 +79,12 @@ impl Session {
 
     /// Whether the connection may be used for something new.
     pub(crate) fn is_live(&self) -> bool {
-        !self.retired.load(Ordering::Acquire) && !self.handle.is_closed()
+        !self.retired.load(Ordering::Acquire) && !self.link.is_closed()
     }
 
     /// Whether the connection itself still stands, although it may be retired.
     pub(crate) fn is_connected(&self) -> bool {
-        !self.handle.is_closed()
+        !self.link.is_closed()
     }
 
     /// Takes the connection out of use; what runs on it goes on.
@@ -100,10 +96,7 @@ impl Session {
     /// Says goodbye to the host.
     pub(crate) async fn disconnect(&self) {
         self.retire();
-        let bye = self
-            .handle
-            .disconnect(russh::Disconnect::ByApplication, "", "");
-        let _ = tokio::time::timeout(Duration::from_millis(200), bye).await;
+        self.link.disconnect().await;
     }
 
     /// Waits a moment for the connection to be seen as ended.
@@ -118,19 +111,15 @@ impl Session {
 
     /// What the host said when it ended the connection.
     pub(crate) fn farewell(&self) -> String {
-        self.farewell
-            .words()
+        self.link
+            .farewell()
             .unwrap_or_else(|| "it was closed".to_owned())
     }
 
     /// Asks the host for a sign of life.
     pub(crate) async fn answers(&self) -> bool {
-        // The library's own ping does not tell an answer from the end of the connection.
-        let question = self
-            .handle
-            .send_global_request("keepalive@openssh.com", &[], true);
-        let answer = tokio::time::timeout(PING_LIMIT, question).await;
-        let alive = matches!(answer, Ok(Ok(_) | Err(russh::Error::RequestDenied)));
+        let answer = tokio::time::timeout(PING_LIMIT, self.link.answers()).await;
+        let alive = matches!(answer, Ok(true));
         if !alive {
             self.retire();
         }
@@ -180,28 +169,9 @@ impl Session {
         (open, self.limit.load(Ordering::Acquire))
     }
 
-    /// Asks the host for a shell; nothing of a caller is sent yet, so it may be asked again.
+    /// Asks the host for a shell; nothing of a caller is sent yet, so it may be asked again. A refusal
+    /// while others are open teaches us the host's limit.
     pub(super) async fn start_shell(self: &Arc<Self>) -> Result<Shell, ChannelError> {
-        let (channel, open) = self.open_channel().await?;
-        let (incoming, outgoing) = channel.split();
-        match outgoing.exec(true, CONSTANT_COMMAND).await {
-            Ok(()) => Ok(Shell {
-                incoming: Incoming::new(incoming),
-                outgoing: Outgoing::new(outgoing),
-                open,
-            }),
-            Err(error) => Err(self.gone(&error)),
-        }
-    }
-
-    fn gone(&self, error: &russh::Error) -> ChannelError {
-        self.retire();
-        let words = self.farewell.words().unwrap_or_else(|| error.to_string());
-        ChannelError::Gone(words)
-    }
-
-    /// Opens a channel; a refusal while others are open teaches us the host's limit.
-    async fn open_channel(self: &Arc<Self>) -> Result<(Channel<Msg>, OpenChannel), ChannelError> {
         let others = self.open.fetch_add(1, Ordering::AcqRel);
         let counted = OpenChannel {
             session: self.clone(),
@@ -210,23 +180,35 @@ impl Session {
         let session = self.clone();
         // A caller may give up meanwhile; the channel must not stay open on the host then.
         tokio::spawn(async move {
-            let opened = session.handle.channel_open_session().await;
-            if let Err((Ok(unwanted), _counted)) = give.send((opened, counted)) {
-                let _ = unwanted.close().await;
+            let opened = session.link.open_shell().await;
+            if let Err((Ok((_, unwanted)), _counted)) = give.send((opened, counted)) {
+                unwanted.close().await;
             }
         });
-        let Ok((opened, counted)) = take.await else {
+        let Ok((opened, open)) = take.await else {
             return Err(ChannelError::Gone(self.farewell()));
         };
         match opened {
-            Ok(channel) => Ok((channel, counted)),
-            Err(russh::Error::ChannelOpenFailure(_)) if others > 0 => {
+            Ok((incoming, outgoing)) => Ok(Shell {
+                incoming,
+                outgoing,
+                open,
+            }),
+            Err(NotOpened::Refused(_)) if others > 0 => {
                 self.limit.fetch_min(others.max(1), Ordering::AcqRel);
                 Err(ChannelError::Full)
             }
-            Err(russh::Error::ChannelOpenFailure(failure)) => Err(ChannelError::Refused(failure)),
-            Err(error) => Err(self.gone(&error)),
+            Err(NotOpened::Refused(words)) => Err(ChannelError::Refused(words)),
+            Err(NotOpened::Gone(words)) => {
+                self.retire();
+                Err(ChannelError::Gone(words))
+            }
         }
+    }
+
+    /// Whether the connection tells by which signal a command ended.
+    pub(crate) fn tells_signals(&self) -> bool {
+        self.link.tells_signals()
     }
 
     pub(crate) fn timeout_program(&self) -> TimeoutProgram {
