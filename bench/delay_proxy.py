@@ -1,12 +1,15 @@
 """A TCP proxy on loopback that behaves like a link with a given round trip time.
 
-    delay_proxy.py HOST:PORT RTT_MS         prints the port it listens on, then serves until it is ended
+    delay_proxy.py RTT_MS PORT...      prints one JSON list, the port it listens on for each, then serves until it is ended
 
 Bytes arrive half a round trip after they were sent, in order and without a bandwidth limit. A new connection reaches the
 other end one and a half round trips after it was made, as long as a TCP handshake takes.
 """
+from __future__ import annotations
+
 import asyncio
 import contextlib
+import json
 import socket
 import sys
 
@@ -14,8 +17,10 @@ CHUNK_BYTES = 64 * 1024
 # Bytes under way per direction are bounded, so that a stuck reader cannot fill the memory.
 CHUNKS_UNDER_WAY = 2048
 
+Lane = asyncio.Queue  # of (moment at which it is due, chunk)
 
-async def collect(reader, lane, delay):
+
+async def collect(reader: asyncio.StreamReader, lane: Lane, delay: float) -> None:
     """Stamps what arrives with the moment at which it is due on the other side."""
     clock = asyncio.get_running_loop().time
     with contextlib.suppress(OSError):
@@ -24,7 +29,7 @@ async def collect(reader, lane, delay):
     await lane.put((clock() + delay, b""))
 
 
-async def deliver(lane, writer):
+async def deliver(lane: Lane, writer: asyncio.StreamWriter) -> None:
     """Hands on each chunk when it is due; an empty one closes this direction."""
     clock = asyncio.get_running_loop().time
     with contextlib.suppress(OSError):
@@ -39,9 +44,9 @@ async def deliver(lane, writer):
         writer.write_eof()
 
 
-async def carry(reader, writer, delay):
+async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float) -> None:
     """One direction of one connection."""
-    lane = asyncio.Queue(CHUNKS_UNDER_WAY)
+    lane: Lane = asyncio.Queue(CHUNKS_UNDER_WAY)
     reading = asyncio.create_task(collect(reader, lane, delay))
     try:
         await deliver(lane, writer)
@@ -49,15 +54,17 @@ async def carry(reader, writer, delay):
         reading.cancel()
 
 
-def send_at_once(writer):
+def send_at_once(writer: asyncio.StreamWriter) -> None:
     writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-async def serve(host, port, round_trip):
-    async def connection(near_reader, near_writer):
+async def listen(port: int, round_trip: float) -> asyncio.Server:
+    """Listens on a free port for connections to the given one."""
+
+    async def connection(near_reader: asyncio.StreamReader, near_writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(1.5 * round_trip)
         try:
-            far_reader, far_writer = await asyncio.open_connection(host, port)
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
             near_writer.close()
             return
@@ -70,14 +77,17 @@ async def serve(host, port, round_trip):
             near_writer.close()
             far_writer.close()
 
-    server = await asyncio.start_server(connection, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
+    return await asyncio.start_server(connection, "127.0.0.1", 0, backlog=256)
+
+
+async def serve(round_trip: float, ports: list[int]) -> None:
+    servers = [await listen(port, round_trip) for port in ports]
+    print(json.dumps([server.sockets[0].getsockname()[1] for server in servers]), flush=True)
+    await asyncio.gather(*[server.serve_forever() for server in servers])
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) < 3:
         sys.exit(__doc__)
-    target_host, target_port = sys.argv[1].rsplit(":", 1)
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(target_host, int(target_port), float(sys.argv[2]) / 1000))
+        asyncio.run(serve(float(sys.argv[1]) / 1000, [int(port) for port in sys.argv[2:]]))
