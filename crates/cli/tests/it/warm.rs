@@ -20,9 +20,17 @@ async fn out(client: &McpClient, command: &str) -> String {
     reply.json["stdout"].as_str().unwrap().trim_end().to_owned()
 }
 
-/// Waits until shells wait on the host and nothing else runs there.
+/// Waits until shells wait on the host and nothing else goes on there.
 async fn shells_wait(sshd: &Sshd, count: usize) -> bool {
-    wait_until(PATIENCE, || sshd.command_pids().len() == count).await
+    let until = std::time::Instant::now() + PATIENCE;
+    while std::time::Instant::now() < until {
+        let before = sshd.command_pids();
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        if before.len() == count && sshd.command_pids() == before {
+            return true;
+        }
+    }
+    false
 }
 
 #[tokio::test]
@@ -59,7 +67,7 @@ async fn edited_login_file_is_seen_by_the_next_command(#[case] edit: &str) {
     };
     login_file(&user, ".bashrc", "export FLAVOUR=old\n");
     assert_eq!(out(&client, "echo $FLAVOUR").await, "old");
-    assert!(shells_wait(&sshd, 2).await);
+    assert!(shells_wait(&sshd, 2).await, "{:?}", sshd.command_pids());
     out(&client, edit).await;
     assert_eq!(out(&client, "echo $FLAVOUR").await, "new");
 }
@@ -72,7 +80,7 @@ async fn directory_that_is_replaced_is_entered_anew() {
     login_file(&user, ".bashrc", "cd ~/work\n");
     login_file(&user, "work/which", "first\n");
     assert_eq!(out(&client, "cat which").await, "first");
-    assert!(shells_wait(&sshd, 2).await);
+    assert!(shells_wait(&sshd, 2).await, "{:?}", sshd.command_pids());
     out(
         &client,
         "mv ~/work ~/old; mkdir ~/work; echo second > ~/work/which",
@@ -85,7 +93,7 @@ async fn directory_that_is_replaced_is_entered_anew() {
 async fn shell_that_was_killed_while_it_waited_is_replaced() {
     let (sshd, client) = one().await;
     exec(&client, "true").await;
-    assert!(shells_wait(&sshd, 2).await);
+    assert!(shells_wait(&sshd, 2).await, "{:?}", sshd.command_pids());
     process::kill_and_wait(&sshd.command_pids());
     assert_eq!(out(&client, "echo still").await, "still");
 }
@@ -93,26 +101,71 @@ async fn shell_that_was_killed_while_it_waited_is_replaced() {
 /// A shell that ends cleanly without a word took nothing up: the command runs in a new one, once.
 #[tokio::test]
 async fn command_that_was_not_taken_up_runs_in_a_new_shell_once() {
+    let (sshd, client) = one().await;
+    exec(&client, "true").await;
+    let ran = client.home().join("ran");
+    for calls in 1..=3 {
+        assert!(shells_wait(&sshd, 2).await, "{:?}", sshd.command_pids());
+        let waiting = sshd.command_pids();
+        for pid in &waiting {
+            process::signal(*pid, rustix::process::Signal::STOP);
+        }
+        let command = format!("echo ran >> {}; echo told", ran.display());
+        let call = client
+            .start_call("exec_bash", json!({ "command": command }))
+            .await;
+        // Long enough for the command to be under way to the shell that cannot read it.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!client.has_reply(call));
+        process::kill_and_wait(&waiting);
+        let reply = client.wait_tool_reply(call, PATIENCE).await.unwrap();
+        assert_eq!(reply.json["stdout"], "told\n", "{}", reply.text);
+        let text = std::fs::read_to_string(&ran).unwrap();
+        assert_eq!(text.lines().count(), calls);
+    }
+}
+
+/// The login of a shell for the next command happens while this one runs, so it may read a file
+/// before the change and look at it after.
+#[tokio::test]
+async fn login_file_that_changes_during_a_login_is_seen_by_the_next_command() {
     let Some((user, sshd, client)) = account(TestUser::builder()).await else {
         return;
     };
-    let trap = "mv ~/trap ~/sprung 2>/dev/null && { cat > ~/swallowed; exit 3; }\n";
-    login_file(&user, ".bashrc", trap);
+    let slow = "export FLAVOUR=$(cat ~/flavour)\nsleep 0.3\n";
+    login_file(&user, "flavour", "0");
+    login_file(&user, ".bashrc", slow);
+    assert_eq!(out(&client, "echo $FLAVOUR").await, "0");
+    for round in 1..=4 {
+        assert!(shells_wait(&sshd, 2).await, "{:?}", sshd.command_pids());
+        // A new login begins with this command; the change falls into its 0.3 seconds.
+        let edit = format!("sleep 0.15; echo {round} > ~/flavour; touch ~/.bashrc");
+        out(&client, &edit).await;
+        assert_eq!(out(&client, "echo $FLAVOUR").await, round.to_string());
+    }
+}
+
+#[tokio::test]
+async fn hanging_login_file_of_a_waiting_shell_does_not_hold_a_command() {
+    let Some((user, sshd, client)) = account(TestUser::builder()).await else {
+        return;
+    };
+    login_file(&user, ".bashrc", "[ -e ~/hang ] && sleep 4993\n");
     out(&client, "true").await;
-    assert!(shells_wait(&sshd, 2).await);
-    // The next shell that is started swallows whatever it is sent.
-    out(&client, "touch ~/trap").await;
-    let sprung = user.home().join("sprung");
-    for _ in 0..2 {
-        out(&client, "true").await;
-        assert!(wait_until(PATIENCE, || sprung.exists()).await);
-    }
-    for _ in 0..3 {
-        out(&client, "echo ran >> ~/ran").await;
-    }
-    assert_eq!(out(&client, "grep -c . ~/ran").await, "3");
-    let swallowed = std::fs::read_to_string(user.home().join("swallowed")).unwrap();
-    assert!(swallowed.contains("echo ran"), "{swallowed}");
+    assert!(shells_wait(&sshd, 2).await, "{:?}", sshd.command_pids());
+    // The shells that are started from now on hang, and so would new ones: only those that wait.
+    out(&client, "touch ~/hang").await;
+    let begun = std::time::Instant::now();
+    out(&client, "rm ~/hang").await;
+    assert!(begun.elapsed() < Duration::from_secs(3));
+    assert_eq!(out(&client, "echo free").await, "free");
+    assert!(
+        begun.elapsed() < Duration::from_secs(6),
+        "{:?}",
+        begun.elapsed()
+    );
+    let hung = process::with_command_line("sleep 4993");
+    process::kill_and_wait(&hung);
 }
 
 #[rstest]
@@ -140,7 +193,7 @@ async fn no_shell_waits_where_the_host_allows_few_sessions(#[case] sessions: u32
 async fn waiting_shells_end_with_the_server() {
     let (sshd, client) = one().await;
     exec(&client, "true").await;
-    assert!(shells_wait(&sshd, 2).await);
+    assert!(shells_wait(&sshd, 2).await, "{:?}", sshd.command_pids());
     client.close_stdin().await;
     assert!(shells_wait(&sshd, 0).await, "{:?}", sshd.command_pids());
 }
@@ -149,7 +202,7 @@ async fn waiting_shells_end_with_the_server() {
 async fn command_in_a_shell_that_waited_is_ended_at_its_deadline_and_told() {
     let (sshd, client) = one().await;
     exec(&client, "true").await;
-    assert!(shells_wait(&sshd, 2).await);
+    assert!(shells_wait(&sshd, 2).await, "{:?}", sshd.command_pids());
     let arguments: Value = with(
         json!({"command": "trap '' TERM; setsid sleep 4971 & sleep 4972"}),
         json!({"timeout_s": 1}),

@@ -3,7 +3,7 @@
 use crate::ids::RunToken;
 
 /// How much of the text before the start is kept, for the case that the start never comes.
-const KEPT_NOISE: usize = 4096;
+const KEPT_NOISE: usize = 16 * 1024;
 
 /// A marker line is never longer than this.
 const LONGEST_MARKER: usize = 256;

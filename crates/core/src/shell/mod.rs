@@ -20,7 +20,7 @@ pub use run::{
     EnvironmentName, HostFacts, RunSpec, ScriptError, ShellAge, StdinText, TimeoutProgram,
 };
 pub use start::run_script;
-pub use warm::ready_script;
+pub use warm::{noted_files, ready_script};
 
 /// The one command line that a login shell is asked to run.
 pub const CONSTANT_COMMAND: &str = "exec sh";

@@ -47,7 +47,7 @@ pub fn run_script(spec: &RunSpec, token: &RunToken, last_resort_s: u64, host: Ho
         None => ANNOUNCE,
         Some(_) => ACKNOWLEDGE,
     });
-    push_start(&mut script, spec, token, host.tells_signals);
+    push_start(&mut script, spec, token, host);
     script.push_str(if host.tells_signals {
         "exit 127\n}\n"
     } else {
@@ -161,8 +161,8 @@ fn push_change_directory(script: &mut String, cwd: &str) {
     );
 }
 
-fn push_start(script: &mut String, spec: &RunSpec, token: &RunToken, tells_signals: bool) {
-    let exec = if tells_signals { "exec " } else { "" };
+fn push_start(script: &mut String, spec: &RunSpec, token: &RunToken, host: HostFacts) {
+    let exec = if host.tells_signals { "exec " } else { "" };
     let body = body(spec, token);
     let (how, delivered) = if body.len() <= LONGEST_ARGUMENT {
         let _ = writeln!(script, "set -- \"$@\" -c -- {}", quote(&body));
@@ -188,7 +188,11 @@ fn push_start(script: &mut String, spec: &RunSpec, token: &RunToken, tells_signa
     }
     // Background children that let go of both streams still hold this descriptor, so that their
     // being there shows as a pipe that stays open, at no cost for everybody else.
-    let how = format!("{how} 8>&2");
+    // The moment that a waiting shell keeps is no business of the command.
+    let how = match host.age {
+        ShellAge::New => format!("{how} 8>&2"),
+        ShellAge::Waiting => format!("{how} 7<&- 8>&2"),
+    };
     match &spec.stdin {
         None => {
             let _ = write!(script, "{how} </dev/null\n{delivered}");

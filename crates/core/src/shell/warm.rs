@@ -9,8 +9,10 @@ use crate::ids::RunToken;
 /// What goes to a shell in advance. It learns what a run would have to learn, notes how the login
 /// files are now, says that it is ready, and waits for the rest of its standard input.
 ///
-/// Its own names are long because scripts of all kinds follow: `rsmcp_begin` is the directory the login
-/// began in, `rsmcp_files` shows the state of the files, `rsmcp_then` is what it showed.
+/// Its own names are long because scripts of all kinds follow. `rsmcp_begin` is the directory the
+/// login began in. `rsmcp_files` shows the state of the files, `rsmcp_then` is what it showed.
+/// `rsmcp_newer` says whether a file or folder was changed after the moment that descriptor 7 stands
+/// for; `rsmcp_fast` is set where that can be believed.
 pub fn ready_script(token: &RunToken, program: TimeoutProgram) -> String {
     let mut script = String::from("{\n");
     let _ = writeln!(script, "t={token}");
@@ -21,30 +23,67 @@ pub fn ready_script(token: &RunToken, program: TimeoutProgram) -> String {
             let _ = writeln!(script, "k={letter}");
         }
     }
+    script.push_str(NOTE_MOMENT);
     script.push_str(NOTE_LOGIN_FILES);
-    script.push_str("printf '%s\\n' \"RSMCP:$t:R:$$:$q:$b:$k\"\n}\n");
+    script.push_str(
+        "printf '%s\\n' \"RSMCP-FILES:$t\" \"$rsmcp_then\" \"RSMCP:$t:R:$$:$q:$b:$k\"\n}\n",
+    );
     script
 }
 
+/// The state of the login files that a ready shell told, from what it printed before saying so.
+pub fn noted_files<'a>(token: &RunToken, printed: &'a [u8]) -> Option<&'a [u8]> {
+    let mark = format!("RSMCP-FILES:{token}\n").into_bytes();
+    let at = printed
+        .windows(mark.len())
+        .position(|window| window == mark)?;
+    printed.get(at + mark.len()..)
+}
+
 /// Compares the login files with how they were: whoever changed one expects the next command to see
-/// it. Says so and ends where it cannot be this shell that runs the command.
+/// it. Starts a process only where something was changed. Says so and ends where it cannot be this
+/// shell that runs the command.
 pub(super) const STILL_FRESH: &str = "\
-[ \"$(rsmcp_files)\" = \"$rsmcp_then\" ] && CDPATH= cd \"$rsmcp_begin\" >/dev/null 2>&1 || { printf '%s\\n' RSMCP:$t:F:stale; exit 125; }
+{ [ -n \"$rsmcp_fast\" ] && ! rsmcp_newer || [ \"$(rsmcp_files)\" = \"$rsmcp_then\" ]; } \
+&& CDPATH= cd \"$rsmcp_begin\" >/dev/null 2>&1 || { printf '%s\\n' RSMCP:$t:F:stale; exit 125; }
 ";
 
-/// The files that shells, PAM and the server read at a login without a terminal. Their time is told
-/// to the nanosecond where `ls` can, and with their inode, so that a file that was replaced shows too.
+/// Keeps the moment: an open file of /proc has the time of its first opening. That only serves where
+/// the files are dated by the same clock, which a file server's are not, and where the clock has
+/// gone on before anybody is told that this shell is ready.
+const NOTE_MOMENT: &str = "\
+rsmcp_fast=
+if [ -r /proc/$$/stat ] && rsmcp_kinds=$(stat -f -c %T \"${HOME:-/}\" /etc 2>/dev/null); then
+exec 7</proc/$$/stat
+sleep 0.02 2>/dev/null && [ /proc/$$/stat -nt / ] 2>/dev/null && rsmcp_fast=1
+for x in $rsmcp_kinds; do
+case $x in ext2/ext3|xfs|btrfs|tmpfs|ramfs|overlayfs|zfs|f2fs) ;; *) rsmcp_fast=;; esac
+done
+fi
+";
+
+/// The files that shells, PAM and the server read at a login without a terminal, and the folders in
+/// which they appear and vanish. The files' time is told to the nanosecond where `ls` can, and with
+/// their inode, so that a file that was replaced shows too.
 const NOTE_LOGIN_FILES: &str = "\
 rsmcp_begin=$PWD rsmcp_time=--full-time; ls -d --full-time / >/dev/null 2>&1 || rsmcp_time=
-rsmcp_files() {
-set -- \"${HOME:-/}\"
-ls -lidnL $rsmcp_time \"$1/.bashrc\" \"$1/.bash_profile\" \"$1/.bash_login\" \"$1/.profile\" \"$1/.bash_aliases\" \
-\"${BASH_ENV:-$1/.bashrc}\" \"${ENV:-$1/.bashrc}\" \"${ZDOTDIR:-$1}/.zshenv\" \
-\"$1/.config/fish/config.fish\" \"$1/.config/fish/conf.d\" \"$1/.config/fish/fish_variables\" \
-\"$1/.cshrc\" \"$1/.tcshrc\" \"$1/.kshrc\" \"$1/.mkshrc\" \"$1/.shrc\" \
-\"$1/.ssh/environment\" \"$1/.ssh/rc\" \"$1/.pam_environment\" \
+rsmcp_over() {
+set -- \"$1\" \"${HOME:-/}\"
+\"$1\" \"$2/.bashrc\" \"$2/.bash_profile\" \"$2/.bash_login\" \"$2/.profile\" \"$2/.bash_aliases\" \
+\"${BASH_ENV:-$2/.bashrc}\" \"${ENV:-$2/.bashrc}\" \"${ZDOTDIR:-$2}/.zshenv\" \
+\"$2/.config/fish/config.fish\" \"$2/.config/fish/conf.d\" \"$2/.config/fish/fish_variables\" \
+\"$2/.cshrc\" \"$2/.tcshrc\" \"$2/.kshrc\" \"$2/.mkshrc\" \"$2/.shrc\" \
+\"$2/.ssh/environment\" \"$2/.ssh/rc\" \"$2/.pam_environment\" \
 /etc/environment /etc/bash.bashrc /etc/bashrc /etc/profile /etc/profile.d /etc/zshenv /etc/zsh/zshenv \
-/etc/csh.cshrc /etc/fish/config.fish /etc/ssh/sshrc 2>/dev/null
+/etc/csh.cshrc /etc/fish/config.fish /etc/ssh/sshrc
+}
+rsmcp_list() { ls -lidnL $rsmcp_time \"$@\" 2>/dev/null; }
+rsmcp_files() { rsmcp_over rsmcp_list; }
+rsmcp_any() { for x do [ \"$x\" -nt /proc/$$/stat ] && return 0; done; return 1; }
+rsmcp_newer() {
+rsmcp_over rsmcp_any && return 0
+set -- \"${HOME:-/}\"
+rsmcp_any \"$1\" \"${ZDOTDIR:-$1}\" \"$1/.config\" \"$1/.config/fish\" \"$1/.ssh\" /etc /etc/zsh /etc/fish /etc/ssh
 }
 rsmcp_then=$(rsmcp_files)
 ";

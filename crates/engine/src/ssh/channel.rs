@@ -1,10 +1,18 @@
 //! A shell on the host and the two directions of the channel it talks on.
 
+use std::time::Duration;
+
 use russh::client::Msg;
 use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Sig};
 
 use super::mux::{MuxIncoming, MuxOutgoing};
 use super::session::OpenChannel;
+
+/// How long a shell may take to end at the end of its input.
+const DISMISSAL_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long a channel is read on that was given up.
+const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 
 /// What a host says on a channel.
 #[derive(Debug)]
@@ -145,8 +153,28 @@ pub(super) struct Shell {
 }
 
 impl Shell {
-    /// Closes a shell that nobody needs and keeps reading, for an undrained channel stops them all.
-    pub(super) fn give_up(self, limit: std::time::Duration) {
+    /// Lets a shell end that has been sent no command: it does so at the end of its input.
+    pub(super) fn dismiss(self) {
+        tokio::spawn(async move {
+            let mut shell = self;
+            let ending = async {
+                let _ = shell.outgoing.finish().await;
+                while let Some(heard) = shell.incoming.next().await {
+                    if matches!(heard, Heard::Closed) {
+                        return;
+                    }
+                }
+            };
+            if tokio::time::timeout(DISMISSAL_LIMIT, ending).await.is_err() {
+                shell.give_up();
+            }
+        });
+    }
+
+    /// Closes a shell that nobody waits for any more. The library tells nothing of a channel once our
+    /// own word that it is closed has gone out; until then it is read on, for an undrained channel
+    /// stops them all.
+    pub(super) fn give_up(self) {
         let Shell {
             mut incoming,
             outgoing,
@@ -155,13 +183,9 @@ impl Shell {
         tokio::spawn(async move {
             let rest = async {
                 outgoing.close().await;
-                while let Some(heard) = incoming.next().await {
-                    if matches!(heard, Heard::Closed) {
-                        break;
-                    }
-                }
+                while incoming.next().await.is_some() {}
             };
-            let _ = tokio::time::timeout(limit, rest).await;
+            let _ = tokio::time::timeout(DRAIN_LIMIT, rest).await;
             drop(open);
         });
     }

@@ -21,9 +21,6 @@ const LAST_RESORT_GRACE_S: u64 = 5;
 /// A connection on which no channel opens within this time is dead or as good as dead.
 const OPEN_LIMIT: Duration = Duration::from_secs(8);
 
-/// How long a channel that was given up is still drained.
-const DRAIN_LIMIT: Duration = Duration::from_secs(30);
-
 /// A session that was just closed may still count on the host for a moment.
 const REFUSALS: u32 = 20;
 
@@ -130,7 +127,7 @@ async fn run_in(
             outgoing,
             open,
         };
-        shell.give_up(DRAIN_LIMIT);
+        shell.give_up();
     }
     ended
 }

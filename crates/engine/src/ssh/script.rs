@@ -1,7 +1,6 @@
 //! Runs one short script of ours on a channel of its own and collects what it prints.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use remote_sandbox_core::output::HeadTail;
 use tokio::time::Instant;
@@ -13,9 +12,6 @@ use crate::clock;
 
 /// Most bytes of a script's answer that are kept.
 const LONGEST_ANSWER: usize = 4 * 1024 * 1024;
-
-/// How long a channel that was given up is still drained.
-const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
 /// Why a script gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -81,12 +77,12 @@ async fn run_in(
     match result {
         Ok((answer, closed)) => {
             if !closed {
-                shell.give_up(DRAIN_LIMIT);
+                shell.give_up();
             }
             answer
         }
         Err(_) => {
-            shell.give_up(DRAIN_LIMIT);
+            shell.give_up();
             Err(ScriptFailure::Late)
         }
     }
