@@ -6,7 +6,6 @@ use remote_sandbox_testkit::mcp::McpClient;
 use remote_sandbox_testkit::process;
 use remote_sandbox_testkit::sshd::Sshd;
 use remote_sandbox_testkit::users::TestUser;
-use remote_sandbox_testkit::wait::wait_until;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -21,7 +20,7 @@ async fn out(client: &McpClient, command: &str) -> String {
 }
 
 /// Waits until shells wait on the host and nothing else goes on there.
-async fn shells_wait(sshd: &Sshd, count: usize) -> bool {
+pub(crate) async fn shells_wait(sshd: &Sshd, count: usize) -> bool {
     let until = std::time::Instant::now() + PATIENCE;
     while std::time::Instant::now() < until {
         let before = sshd.command_pids();

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use remote_sandbox_core::ids::RunToken;
-use remote_sandbox_core::outcome::{LeftRunning, Outcome, StopReason};
+use remote_sandbox_core::outcome::{LeftRunning, Outcome};
 use remote_sandbox_core::output::{clean_line, clean_text};
 use remote_sandbox_core::shell::{Gate, Purpose, ShellAge, Target};
-use tokio::sync::watch;
 
 use super::channel::{Heard, Incoming, NotTaken, Outgoing, Signal};
 use super::control;
+use super::interruption::{silence, stopped};
 use super::pool::Pool;
 use super::run::NotStarted;
 use super::session::Session;
@@ -26,10 +26,6 @@ const HELD_LIMIT: Duration = Duration::from_secs(3);
 
 /// Silence after which the host is asked whether it has anything more to send.
 const QUIET: Duration = Duration::from_secs(1);
-
-/// A shell that waited takes a command up at once; after this long the host is asked whether it is
-/// there at all.
-const SLOW_START: Duration = Duration::from_secs(3);
 
 /// Time between TERM and KILL.
 const TERM_PATIENCE: Duration = Duration::from_secs(2);
@@ -48,32 +44,6 @@ const FAREWELL_LIMIT: Duration = Duration::from_millis(100);
 
 /// Lines that are shown of what a sandbox's own beginning printed before it failed.
 const MOST_WORDS: usize = 20;
-
-/// Waits until somebody asks for the end.
-pub(super) async fn stopped(stop: &mut watch::Receiver<Option<StopReason>>) -> StopReason {
-    let reason = stop
-        .wait_for(Option::is_some)
-        .await
-        .ok()
-        .and_then(|reason| *reason);
-    match reason {
-        Some(reason) => reason,
-        // Nobody is left who could ask.
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits until a host that should have taken a command up turns out not to answer. Only a shell that
-/// waited can be sent a command without a word from the host, over a link that may be dead.
-async fn silence(session: Arc<Session>, age: ShellAge) {
-    if age == ShellAge::Waiting {
-        tokio::time::sleep(SLOW_START).await;
-        if !session.answers().await {
-            return;
-        }
-    }
-    std::future::pending().await
-}
 
 /// The end of a run whose connection broke.
 pub(super) fn lost(session: &Session) -> Ended {
@@ -145,16 +115,18 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Sends the script and listens to the end; also gives back a channel that is still open.
+    /// Sends the script, unless it went with the request, and listens to the end; also gives back a channel that is still open.
     pub(super) async fn hold(
         mut self,
         pool: &Pool,
         order: &mut Order,
         outgoing: &Outgoing,
-        script: String,
+        script: Option<String>,
     ) -> (Option<Incoming>, Result<Ended, NotStarted>) {
         let send = async {
-            outgoing.send(script).await?;
+            if let Some(script) = script {
+                outgoing.send(script).await?;
+            }
             outgoing.finish().await
         };
         tokio::pin!(send);

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use remote_sandbox_core::shell::CONSTANT_COMMAND;
+use russh::Channel;
+use russh::client::Msg;
 
 use super::channel::{Heard, Incoming, Outgoing};
 use super::dial::Dialled;
-use super::mux::{self, MuxFailure};
+use super::mux::{self, MuxFailure, MuxIncoming, MuxOutgoing};
 use super::openssh::Master;
 
 /// How long saying goodbye may take.
@@ -75,23 +77,35 @@ impl Link {
                         .send_global_request("keepalive@openssh.com", &[], true);
                 matches!(question.await, Ok(_) | Err(russh::Error::RequestDenied))
             }
-            Link::OpenSsh(master) => match self.open_shell().await {
+            Link::OpenSsh(_) => match self.open().await {
                 // Only a host that is there can refuse.
                 Err(NotOpened::Refused(_)) => true,
                 Err(NotOpened::Gone(_)) => false,
-                Ok((incoming, outgoing)) => ends(incoming, outgoing).await && !master.is_closed(),
+                Ok(opened) => match opened.start(CONSTANT_COMMAND.to_owned()).await {
+                    Ok((incoming, outgoing)) => ends(incoming, outgoing).await,
+                    Err(_) => false,
+                },
             },
         }
     }
 
-    /// Asks for a session with a shell; nothing of a caller is sent yet, so it may be asked again.
-    pub(super) async fn open_shell(&self) -> Result<(Incoming, Outgoing), NotOpened> {
+    /// Whether a session can be asked for first and told what to run then.
+    pub(super) fn takes_requests(&self) -> bool {
+        matches!(self, Link::Builtin(_))
+    }
+
+    /// Asks for a session; nothing of a caller is sent yet, so it may be asked again.
+    pub(super) async fn open(&self) -> Result<Opened, NotOpened> {
         match self {
-            Link::Builtin(dialled) => open_builtin(dialled).await,
-            Link::OpenSsh(master) => match mux::open_shell(master.socket()).await {
-                Ok((incoming, outgoing)) => {
-                    Ok((Incoming::OpenSsh(incoming), Outgoing::OpenSsh(outgoing)))
+            Link::Builtin(dialled) => match dialled.handle.channel_open_session().await {
+                Ok(channel) => Ok(Opened::Builtin(channel)),
+                Err(russh::Error::ChannelOpenFailure(reason)) => {
+                    Err(NotOpened::Refused(format!("{reason:?}")))
                 }
+                Err(error) => Err(NotOpened::Gone(error.to_string())),
+            },
+            Link::OpenSsh(master) => match mux::open_shell(master.socket()).await {
+                Ok((incoming, outgoing)) => Ok(Opened::OpenSsh(incoming, outgoing)),
                 Err(MuxFailure::Refused(words)) => Err(NotOpened::Refused(words)),
                 Err(failure) => {
                     master.close();
@@ -102,21 +116,38 @@ impl Link {
     }
 }
 
-async fn open_builtin(dialled: &Dialled) -> Result<(Incoming, Outgoing), NotOpened> {
-    let gone = |error: russh::Error| {
-        let words = dialled.farewell.words();
-        NotOpened::Gone(words.unwrap_or_else(|| error.to_string()))
-    };
-    let channel = match dialled.handle.channel_open_session().await {
-        Ok(channel) => channel,
-        Err(russh::Error::ChannelOpenFailure(reason)) => {
-            return Err(NotOpened::Refused(format!("{reason:?}")));
+/// A session in which nothing runs yet, or only the shell that the system's `ssh` asks for at once.
+pub(super) enum Opened {
+    /// Over a connection of our own.
+    Builtin(Channel<Msg>),
+    /// Over one that the system's `ssh` holds.
+    OpenSsh(MuxIncoming, MuxOutgoing),
+}
+
+impl Opened {
+    /// Says what to run; that is [`CONSTANT_COMMAND`] where the link takes no requests.
+    pub(super) async fn start(self, line: String) -> Result<(Incoming, Outgoing), russh::Error> {
+        match self {
+            Opened::Builtin(channel) => {
+                let (incoming, outgoing) = channel.split();
+                outgoing.exec(true, line).await?;
+                Ok((Incoming::Builtin(incoming), Outgoing::Builtin(outgoing)))
+            }
+            Opened::OpenSsh(incoming, outgoing) => {
+                Ok((Incoming::OpenSsh(incoming), Outgoing::OpenSsh(outgoing)))
+            }
         }
-        Err(error) => return Err(gone(error)),
-    };
-    let (incoming, outgoing) = channel.split();
-    outgoing.exec(true, CONSTANT_COMMAND).await.map_err(gone)?;
-    Ok((Incoming::Builtin(incoming), Outgoing::Builtin(outgoing)))
+    }
+
+    /// Closes it.
+    pub(super) async fn close(self) {
+        match self {
+            Opened::Builtin(channel) => {
+                let _ = channel.close().await;
+            }
+            Opened::OpenSsh(_, outgoing) => outgoing.close(),
+        }
+    }
 }
 
 /// Has a shell end at once, and says whether it did.

@@ -11,6 +11,7 @@ mod dial;
 mod dial_error;
 mod hostkeys;
 mod identities;
+mod interruption;
 mod judge;
 mod jump;
 mod key_file;

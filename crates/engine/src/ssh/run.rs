@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use remote_sandbox_core::outcome::StopReason;
-use remote_sandbox_core::shell::{HostFacts, ShellAge, run_script};
+use remote_sandbox_core::shell::{CONSTANT_COMMAND, HostFacts, ShellAge, in_request, run_script};
 use tokio::sync::watch;
 
 use super::channel::Shell;
-use super::conversation::{Conversation, stopped};
+use super::conversation::{Conversation, lost};
+use super::interruption::stopped;
+use super::link::Opened;
 use super::pool::{Eagerness, Pool, PoolError};
-use super::session::{ChannelError, Place, Session};
+use super::session::{ChannelError, OpenChannel, Place, Session};
 use super::warm::{self, Use};
 use crate::clock;
 use crate::sandbox::{Ended, Order, Sink};
@@ -72,11 +74,27 @@ impl NotStarted {
     }
 }
 
-/// A shell to run a command in, and how old it is.
+/// A place to run a command in.
 struct Found {
     place: Place,
-    shell: Shell,
-    age: ShellAge,
+    ground: Ground,
+}
+
+/// What the place has already.
+enum Ground {
+    /// A shell that waits for a script.
+    Shell(Shell),
+    /// Only a channel.
+    Channel(Opened, OpenChannel),
+}
+
+impl Ground {
+    fn age(&self) -> ShellAge {
+        match self {
+            Ground::Shell(_) => ShellAge::Waiting,
+            Ground::Channel(..) => ShellAge::New,
+        }
+    }
 }
 
 /// Runs a command to its end.
@@ -88,7 +106,7 @@ pub(super) async fn run(pool: &Pool, mut order: Order, sink: &Sink) -> Result<En
             Ok(found) => found?,
             Err(_) => return Err(PoolError::Cancelled.into()),
         };
-        let age = found.age;
+        let age = found.ground.age();
         match run_in(pool, &mut order, sink, found).await {
             // The shell ended before it took the command up, and said so or was heard to the end.
             Err(NotStarted::Unused) if age == ShellAge::Waiting => wanted = ShellAge::New,
@@ -104,13 +122,9 @@ async fn run_in(
     sink: &Sink,
     found: Found,
 ) -> Result<Ended, NotStarted> {
-    let Found { place, shell, age } = found;
+    let Found { place, ground } = found;
     let session = place.session().clone();
-    let Shell {
-        incoming,
-        outgoing,
-        open,
-    } = shell;
+    let age = ground.age();
     let seconds = order.timeout.as_secs_f64().ceil() as u64 + LAST_RESORT_GRACE_S;
     let host = HostFacts {
         program: session.timeout_program(),
@@ -118,6 +132,34 @@ async fn run_in(
         tells_signals: session.tells_signals(),
     };
     let script = run_script(&order.spec, &order.token, seconds, host);
+    let (shell, script) = match ground {
+        Ground::Shell(shell) => (shell, Some(script)),
+        Ground::Channel(opened, open) => {
+            // A script within the request saves the way back and forth in which a shell starts.
+            let whole = (session.takes_requests() && order.spec.may_be_seen())
+                .then(|| in_request(&script))
+                .flatten();
+            let script = whole.is_none().then_some(script);
+            let line = whole.unwrap_or_else(|| CONSTANT_COMMAND.to_owned());
+            let starting = tokio::time::timeout_at(order.deadline, opened.start(line));
+            let Ok(Ok((incoming, outgoing))) = starting.await else {
+                // It is most likely in nobody's hands, but nobody says so for certain.
+                session.retire();
+                return Ok(lost(&session));
+            };
+            let shell = Shell {
+                incoming,
+                outgoing,
+                open,
+            };
+            (shell, script)
+        }
+    };
+    let Shell {
+        incoming,
+        outgoing,
+        open,
+    } = shell;
     let conversation = Conversation::new(&order.token, session, sink, incoming, age);
     let (rest, ended) = conversation.hold(pool, order, &outgoing, script).await;
     drop(place);
@@ -143,16 +185,16 @@ async fn find_shell(pool: &Pool, order: &Order, wanted: ShellAge) -> Result<Foun
             if !session.is_awake().await {
                 return Err(ChannelError::Gone(session.farewell()));
             }
-            shell_on(&session, wanted).await
+            ground_on(&session, wanted).await
         };
         match tokio::time::timeout_at(order.deadline.min(clock::instant() + OPEN_LIMIT), starting)
             .await
         {
             // Nothing was sent yet: a new connection may be tried.
             Err(_) => session.retire(),
-            Ok(Ok((shell, age))) => {
+            Ok(Ok(ground)) => {
                 warm::refill(&session, Use::Command);
-                return Ok(Found { place, shell, age });
+                return Ok(Found { place, ground });
             }
             Ok(Err(error)) => {
                 match error {
@@ -174,16 +216,14 @@ async fn find_shell(pool: &Pool, order: &Order, wanted: ShellAge) -> Result<Foun
     }
 }
 
-async fn shell_on(
-    session: &Arc<Session>,
-    wanted: ShellAge,
-) -> Result<(Shell, ShellAge), ChannelError> {
+async fn ground_on(session: &Arc<Session>, wanted: ShellAge) -> Result<Ground, ChannelError> {
     if wanted == ShellAge::Waiting
         && let Some(shell) = session.warm().take().await
     {
-        return Ok((shell, ShellAge::Waiting));
+        return Ok(Ground::Shell(shell));
     }
-    Ok((session.start_shell().await?, ShellAge::New))
+    let (opened, open) = session.open_channel().await?;
+    Ok(Ground::Channel(opened, open))
 }
 
 /// Waits for a future unless somebody asks for the end first.

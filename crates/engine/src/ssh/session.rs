@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use remote_sandbox_core::shell::TimeoutProgram;
+use remote_sandbox_core::shell::{CONSTANT_COMMAND, TimeoutProgram};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::channel::Shell;
 use super::line::Line;
-use super::link::{Link, NotOpened};
+use super::link::{Link, NotOpened, Opened};
 use super::warm::WarmShells;
 use crate::clock;
 
@@ -169,9 +169,27 @@ impl Session {
         (open, self.limit.load(Ordering::Acquire))
     }
 
-    /// Asks the host for a shell; nothing of a caller is sent yet, so it may be asked again. A refusal
-    /// while others are open teaches us the host's limit.
+    /// Asks the host for a shell that waits for a script; nothing of a caller is sent yet.
     pub(super) async fn start_shell(self: &Arc<Self>) -> Result<Shell, ChannelError> {
+        let (opened, open) = self.open_channel().await?;
+        match opened.start(CONSTANT_COMMAND.to_owned()).await {
+            Ok((incoming, outgoing)) => Ok(Shell {
+                incoming,
+                outgoing,
+                open,
+            }),
+            Err(error) => {
+                self.retire();
+                let words = self.link.farewell().unwrap_or_else(|| error.to_string());
+                Err(ChannelError::Gone(words))
+            }
+        }
+    }
+
+    /// Opens a channel; a refusal while others are open teaches us the host's limit.
+    pub(super) async fn open_channel(
+        self: &Arc<Self>,
+    ) -> Result<(Opened, OpenChannel), ChannelError> {
         let others = self.open.fetch_add(1, Ordering::AcqRel);
         let counted = OpenChannel {
             session: self.clone(),
@@ -180,8 +198,8 @@ impl Session {
         let session = self.clone();
         // A caller may give up meanwhile; the channel must not stay open on the host then.
         tokio::spawn(async move {
-            let opened = session.link.open_shell().await;
-            if let Err((Ok((_, unwanted)), _counted)) = give.send((opened, counted)) {
+            let opened = session.link.open().await;
+            if let Err((Ok(unwanted), _counted)) = give.send((opened, counted)) {
                 unwanted.close().await;
             }
         });
@@ -189,11 +207,7 @@ impl Session {
             return Err(ChannelError::Gone(self.farewell()));
         };
         match opened {
-            Ok((incoming, outgoing)) => Ok(Shell {
-                incoming,
-                outgoing,
-                open,
-            }),
+            Ok(opened) => Ok((opened, open)),
             Err(NotOpened::Refused(_)) if others > 0 => {
                 self.limit.fetch_min(others.max(1), Ordering::AcqRel);
                 Err(ChannelError::Full)
@@ -201,9 +215,14 @@ impl Session {
             Err(NotOpened::Refused(words)) => Err(ChannelError::Refused(words)),
             Err(NotOpened::Gone(words)) => {
                 self.retire();
-                Err(ChannelError::Gone(words))
+                Err(ChannelError::Gone(self.link.farewell().unwrap_or(words)))
             }
         }
+    }
+
+    /// Whether a session can be asked for first and told what to run then.
+    pub(super) fn takes_requests(&self) -> bool {
+        self.link.takes_requests()
     }
 
     /// Whether the connection tells by which signal a command ended.

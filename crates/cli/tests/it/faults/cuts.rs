@@ -59,7 +59,7 @@ async fn cut_everywhere(direction: Direction, step: usize) {
     let sshd = Sshd::start();
     let length = length(&sshd, direction).await;
     assert!(length > 2000, "{length} bytes leave nothing to cut");
-    let cuts: Vec<u64> = (1..length + 200).step_by(step).collect();
+    let cuts: Vec<u64> = (1..length + 1500).step_by(step).collect();
     let (mut entries, mut proxies) = (Vec::new(), Vec::new());
     for bytes in &cuts {
         let proxy = FaultProxy::start(sshd.port()).await;

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::link::{assert_link_lost, assert_running_then_stopped, sockets};
 use super::namespace::{self, Neighbour};
 use crate::support::{entry, entry_via, exec, exec_with, program, ready, serve, with};
+use crate::warm::shells_wait;
 
 /// One second times three: dead after four at the latest, and some slack for a busy machine.
 const NOTICED: Duration = Duration::from_millis(5500);
@@ -77,6 +78,7 @@ async fn f01_call_on_a_link_that_just_died_is_told_and_not_repeated() {
     let sshd = Sshd::start();
     let client = serve(&[watchful(entry("box", &sshd))]).await;
     exec(&client, "true").await;
+    assert!(shells_wait(&sshd, 2).await);
     sshd.freeze_sessions();
     let ran = client.home().join("ran");
     let command = format!("echo again >> {}", ran.display());
@@ -98,6 +100,7 @@ async fn f01_call_on_a_dead_link_ends_long_before_the_signs_of_life_do() {
     let sshd = Sshd::start();
     let client = serve(&[entry("box", &sshd)]).await;
     exec(&client, "true").await;
+    assert!(shells_wait(&sshd, 2).await);
     sshd.freeze_sessions();
     let begun = Instant::now();
     let reply = exec(&client, "true").await;
