@@ -10,6 +10,8 @@
     reason = "test support fails loudly and is never shipped"
 )]
 
+pub mod busybox;
+pub mod dropbear;
 mod evil_session;
 pub mod evil_ssh;
 pub mod evil_tcp;
@@ -24,6 +26,8 @@ mod sshd_builder;
 pub mod users;
 pub mod wait;
 
+pub use busybox::Busybox;
+pub use dropbear::Dropbear;
 pub use evil_ssh::{ChannelPolicy, EvilSsh, EvilSshBuilder, ExecScript, Offer};
 pub use evil_tcp::{EvilTcp, TcpBehaviour};
 pub use keys::{ClientKey, KeyFormat, KeyType};

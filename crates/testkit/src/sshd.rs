@@ -353,7 +353,9 @@ impl Sshd {
             .append(true)
             .open(self.log_path())
             .map_err(|error| error.to_string())?;
-        let mut child = Command::new(sshd_program())
+        let mut child = self
+            .settings
+            .daemon_command(&sshd_program(), self.dir())
             .args(["-D", "-e", "-f"])
             .arg(&config)
             .stdin(Stdio::null())
@@ -409,7 +411,7 @@ fn sshd_program() -> PathBuf {
 }
 
 /// Ends the daemon when this test process dies without running its destructors.
-fn guard_against_abandonment(daemon: u32) -> Child {
+pub(crate) fn guard_against_abandonment(daemon: u32) -> Child {
     Command::new("/bin/sh")
         .args(["-c", "read -r _; kill -9 \"$0\"", &daemon.to_string()])
         .stdin(Stdio::piped())
@@ -419,7 +421,7 @@ fn guard_against_abandonment(daemon: u32) -> Child {
         .expect("a shell starts")
 }
 
-fn read_banner(port: u16) -> Result<(), String> {
+pub(crate) fn read_banner(port: u16) -> Result<(), String> {
     let stream = TcpStream::connect(("127.0.0.1", port)).map_err(|error| error.to_string())?;
     stream
         .set_read_timeout(Some(START_LIMIT))
@@ -446,7 +448,7 @@ fn is_session(pid: u32) -> bool {
     process::is_alive(pid) && process::name(pid).is_some_and(|name| name.starts_with("sshd"))
 }
 
-fn end_child(child: &mut Child) {
+pub(crate) fn end_child(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();
 }

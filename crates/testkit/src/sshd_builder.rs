@@ -1,5 +1,6 @@
 //! What a test wants its OpenSSH server to be like, and the configuration file that says so.
 
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,6 +18,7 @@ pub struct SshdBuilder {
     allowed_users: Vec<String>,
     pub(crate) authorized: Vec<String>,
     session_environment: Vec<String>,
+    run_as: Option<(String, u32)>,
     extra_config: Vec<String>,
 }
 
@@ -76,6 +78,14 @@ impl SshdBuilder {
         self
     }
 
+    /// Runs the daemon itself as this account (as root only), which then is the only one that can log in.
+    #[must_use]
+    pub fn run_as(mut self, user: &TestUser) -> Self {
+        self.run_as = Some((user.name().to_owned(), user.uid()));
+        // The server's directory stays root's.
+        self.user(user).extra_config("PidFile none")
+    }
+
     /// Listens on this port instead of a free one.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
@@ -87,6 +97,22 @@ impl SshdBuilder {
     #[must_use]
     pub fn start(self) -> Sshd {
         Sshd::start_with(self)
+    }
+
+    /// The program that becomes the daemon, without its arguments; the host keys in `dir` are made readable for it.
+    pub(crate) fn daemon_command(&self, program: &Path, dir: &Path) -> Command {
+        let Some((name, uid)) = &self.run_as else {
+            return Command::new(program);
+        };
+        for key_type in &self.host_keys {
+            chown(host_key_path(dir, *key_type), Some(*uid), None)
+                .expect("the host key gets its owner");
+        }
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid", name, "--regid", name, "--init-groups"])
+            .arg(program);
+        command
     }
 
     pub(crate) fn config_text(&self, dir: &Path, marker: &str, port: u16) -> String {
@@ -143,6 +169,7 @@ impl Default for SshdBuilder {
             allowed_users: Vec::new(),
             authorized: Vec::new(),
             session_environment: Vec::new(),
+            run_as: None,
             extra_config: Vec::new(),
         }
     }

@@ -8,6 +8,7 @@ mod commands;
 mod compatibility;
 mod exec;
 mod faults;
+mod interop;
 mod listing;
 mod openssh;
 mod overview_commands;

@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use remote_sandbox_testkit::mcp::{McpClient, McpClientBuilder, ToolReply};
 use remote_sandbox_testkit::sshd::Sshd;
 use remote_sandbox_testkit::users::{TestUser, TestUserBuilder};
+use remote_sandbox_testkit::wait::wait_until;
 use serde_json::{Value, json};
 
 /// The program under test.
@@ -83,6 +85,19 @@ pub(crate) async fn account(builder: TestUserBuilder) -> Option<(TestUser, Sshd,
     let sshd = Sshd::builder().user(&user).start();
     let client = serve(&[with(entry("box", &sshd), json!({"user": user.name()}))]).await;
     Some((user, sshd, client))
+}
+
+/// Waits until this many shells wait on the host and nothing else happens there: the same processes for a while.
+pub(crate) async fn shells_wait(sshd: &Sshd, count: usize) -> bool {
+    let (mut seen, mut since) = (Vec::new(), Instant::now());
+    let settled = || {
+        let now = sshd.command_pids();
+        if now != seen {
+            (seen, since) = (now, Instant::now());
+        }
+        seen.len() == count && since.elapsed() > Duration::from_millis(200)
+    };
+    wait_until(Duration::from_secs(10), settled).await
 }
 
 /// Writes a login file that belongs to the account.

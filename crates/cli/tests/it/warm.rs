@@ -9,7 +9,7 @@ use remote_sandbox_testkit::users::TestUser;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::{account, entry, exec, login_file, one, serve, with};
+use crate::support::{account, entry, exec, login_file, one, serve, shells_wait, with};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -17,19 +17,6 @@ async fn out(client: &McpClient, command: &str) -> String {
     let reply = exec(client, command).await;
     assert_eq!(reply.json["exit_code"], 0, "{}", reply.text);
     reply.json["stdout"].as_str().unwrap().trim_end().to_owned()
-}
-
-/// Waits until shells wait on the host and nothing else goes on there.
-pub(crate) async fn shells_wait(sshd: &Sshd, count: usize) -> bool {
-    let until = std::time::Instant::now() + PATIENCE;
-    while std::time::Instant::now() < until {
-        let before = sshd.command_pids();
-        tokio::time::sleep(Duration::from_millis(250)).await;
-        if before.len() == count && sshd.command_pids() == before {
-            return true;
-        }
-    }
-    false
 }
 
 #[tokio::test]

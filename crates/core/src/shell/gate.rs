@@ -19,6 +19,8 @@ pub struct Started {
     pub start_time: u64,
     /// Which `timeout` the host has.
     pub timeout_program: super::TimeoutProgram,
+    /// Whether the server closes the channel when the command ends, although a child still holds it.
+    pub closes_early: bool,
 }
 
 /// Removes everything up to and including the start marker from one stream.
@@ -129,16 +131,14 @@ impl Gate {
                     .and_then(|pid| u32::try_from(pid).ok())
                     .unwrap_or(0);
                 let start_time = number().unwrap_or(0);
-                let timeout_program = match fields.next() {
-                    Some("k") => super::TimeoutProgram::WithKill,
-                    Some("p") => super::TimeoutProgram::Plain,
-                    _ => super::TimeoutProgram::Absent,
-                };
+                let timeout_program = super::TimeoutProgram::from_letter(fields.next());
+                let closes_early = fields.next() == Some("c");
                 self.started = Some(Started {
                     pid,
                     session,
                     start_time,
                     timeout_program,
+                    closes_early,
                 });
             }
             _ => self.refused = Some(fields.next().unwrap_or("start").to_owned()),

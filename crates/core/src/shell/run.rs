@@ -112,6 +112,11 @@ pub enum TimeoutProgram {
     WithKill,
     /// It is there, but does not know `-k`.
     Plain,
+    /// It takes `-k` and becomes the command itself; another process of it keeps the time, and outlives
+    /// the command by a moment. That is what busybox has.
+    InPlaceWithKill,
+    /// The same without `-k`.
+    InPlacePlain,
     /// The host has none.
     Absent,
 }
@@ -123,7 +128,20 @@ impl TimeoutProgram {
             TimeoutProgram::Unknown => None,
             TimeoutProgram::WithKill => Some('k'),
             TimeoutProgram::Plain => Some('p'),
+            TimeoutProgram::InPlaceWithKill => Some('K'),
+            TimeoutProgram::InPlacePlain => Some('P'),
             TimeoutProgram::Absent => Some('n'),
+        }
+    }
+
+    /// Reads what a script wrote.
+    pub(super) fn from_letter(letter: Option<&str>) -> Self {
+        match letter {
+            Some("k") => TimeoutProgram::WithKill,
+            Some("p") => TimeoutProgram::Plain,
+            Some("K") => TimeoutProgram::InPlaceWithKill,
+            Some("P") => TimeoutProgram::InPlacePlain,
+            _ => TimeoutProgram::Absent,
         }
     }
 }

@@ -347,6 +347,7 @@ fn end_script_leaves_a_reused_session_number_alone() {
         session: innocent.id(),
         start_time: 1,
         timeout_program: TimeoutProgram::Absent,
+        closes_early: false,
     };
     let target = Target {
         token: token(),

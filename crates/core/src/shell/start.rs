@@ -58,8 +58,10 @@ pub fn run_script(spec: &RunSpec, token: &RunToken, last_resort_s: u64, host: Ho
 
 /// Learns the session and start time of this shell without starting a process, and leads a session
 /// of its own where the server did not make one. `q` is the number that finds its processes: that of
-/// the session or group it leads, or 0 where it leads none and only the token can find them.
+/// the session or group it leads, or 0 where it leads none and only the token can find them. `c`
+/// tells a server that closes the channel with the command, whoever else still holds it.
 pub(super) const WHO_AM_I: &str = "\
+c=; x=; [ -r /proc/$PPID/comm ] && read -r x </proc/$PPID/comm; case $x in dropbear*) c=c;; esac
 x=; [ -r /proc/$$/stat ] && read -r x </proc/$$/stat
 x=${x##*) }; set -- $x; g=${3-} q=${4-0} b=${20-0}; w=
 [ -n \"$g\" ] || g=$(ps -o pgid= -p $$ 2>/dev/null | tr -d ' ')
@@ -68,12 +70,14 @@ if [ \"$g\" = $$ ]; then q=$$; elif command -v setsid >/dev/null 2>&1; then w=se
 fi
 ";
 
-/// Finds out which `timeout` the host has; costs one short process, once per connection.
+/// Finds out which `timeout` the host has; costs one short process, once per connection. One that
+/// becomes the command has the parent of the command, and not a process of its own in between.
 pub(super) const FIND_TIMEOUT: &str = "\
 k=n
 if command -v timeout >/dev/null 2>&1; then
 (:) # where no process can be started, this says so aloud
-if timeout -k 1 5 true >/dev/null 2>&1; then k=k; elif timeout 5 true >/dev/null 2>&1; then k=p; fi
+if x=$(exec timeout -k 1 5 sh -c 'echo $PPID' 2>/dev/null); then k=k; [ \"$x\" != $$ ] || k=K
+elif x=$(exec timeout 5 sh -c 'echo $PPID' 2>/dev/null); then k=p; [ \"$x\" != $$ ] || k=P; fi
 fi
 ";
 
@@ -86,12 +90,16 @@ s=$(command -v ${s%% *})${s#${s%% *}}; o=$(command -v timeout); [ -z \"$w\" ] ||
 /// then be the command's; the login shell has read its own files already.
 const FIND_BASH: &str = "s=sh o=timeout; command -v bash >/dev/null 2>&1 && s='bash --norc'\n";
 
-/// Puts together what is executed, and the line that says so.
+/// Puts together what is executed, and the line that says so. A `timeout` that outlives the command
+/// must not pass for a child of it: it gets neither the token nor the descriptor that background
+/// children are known by, the shell within it does.
 const ASSEMBLE: &str = "\
 set -- $w
-case $k in k) set -- \"$@\" $o -k 2 $n;; p) set -- \"$@\" $o $n;; esac
+case $k in [kK]) set -- \"$@\" $o -k 2 $n;; [pP]) set -- \"$@\" $o $n;; esac
+rsmcp_within=; case $k in [KP]) rsmcp_within=1;; esac
+[ -z \"$rsmcp_within\" ] || set -- \"$@\" $s -c 'export REMOTE_SANDBOX_RUN=$0; exec \"$@\" 8>&2' $t
 set -- \"$@\" $s
-m=RSMCP:$t:B:$$:$q:$b:$k
+m=RSMCP:$t:B:$$:$q:$b:$k:$c
 ";
 
 /// Tells both streams that everything after this line is the command's own output.
@@ -179,19 +187,22 @@ fn push_start(script: &mut String, spec: &RunSpec, token: &RunToken, host: HostF
     for (name, value) in &spec.variables {
         let _ = writeln!(script, "export {}={}", name.as_str(), quote(value));
     }
-    let _ = writeln!(script, "export {TOKEN_VARIABLE}={token}");
+    // Background children that let go of both streams still hold this descriptor, so that their
+    // being there shows as a pipe that stays open, at no cost for everybody else.
+    let _ = writeln!(
+        script,
+        "[ -n \"$rsmcp_within\" ] || {{ export {TOKEN_VARIABLE}={token}; exec 8>&2; }}"
+    );
     if spec.init.is_some() {
         let _ = writeln!(script, "export {LINE_VARIABLE}=\"$m\"");
         if spec.cwd.is_some() {
             script.push_str("export REMOTE_SANDBOX_CWD=\"$PWD\"\n");
         }
     }
-    // Background children that let go of both streams still hold this descriptor, so that their
-    // being there shows as a pipe that stays open, at no cost for everybody else.
     // The moment that a waiting shell keeps is no business of the command.
     let how = match host.age {
-        ShellAge::New => format!("{how} 8>&2"),
-        ShellAge::Waiting => format!("{how} 7<&- 8>&2"),
+        ShellAge::New => how,
+        ShellAge::Waiting => format!("{how} 7<&-"),
     };
     match &spec.stdin {
         None => {

@@ -26,7 +26,7 @@ pub fn ready_script(token: &RunToken, program: TimeoutProgram) -> String {
     script.push_str(NOTE_MOMENT);
     script.push_str(NOTE_LOGIN_FILES);
     script.push_str(
-        "printf '%s\\n' \"RSMCP-FILES:$t\" \"$rsmcp_then\" \"RSMCP:$t:R:$$:$q:$b:$k\"\n}\n",
+        "printf '%s\\n' \"RSMCP-FILES:$t\" \"$rsmcp_then\" \"RSMCP:$t:R:$$:$q:$b:$k:$c\"\n}\n",
     );
     script
 }
@@ -71,7 +71,7 @@ rsmcp_over() {
 set -- \"$1\" \"${HOME:-/}\"
 \"$1\" \"$2/.bashrc\" \"$2/.bash_profile\" \"$2/.bash_login\" \"$2/.profile\" \"$2/.bash_aliases\" \
 \"${BASH_ENV:-$2/.bashrc}\" \"${ENV:-$2/.bashrc}\" \"${ZDOTDIR:-$2}/.zshenv\" \
-\"$2/.config/fish/config.fish\" \"$2/.config/fish/conf.d\" \"$2/.config/fish/fish_variables\" \
+\"$2/.config/fish/config.fish\" \"$2/.config/fish/conf.d\" \"$2/.config/fish/conf.d/\"*.fish \"$2/.config/fish/fish_variables\" \
 \"$2/.cshrc\" \"$2/.tcshrc\" \"$2/.kshrc\" \"$2/.mkshrc\" \"$2/.shrc\" \
 \"$2/.ssh/environment\" \"$2/.ssh/rc\" \"$2/.pam_environment\" \
 /etc/environment /etc/bash.bashrc /etc/bashrc /etc/profile /etc/profile.d /etc/zshenv /etc/zsh/zshenv \

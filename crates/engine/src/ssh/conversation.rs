@@ -6,7 +6,7 @@ use std::time::Duration;
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::outcome::{LeftRunning, Outcome};
 use remote_sandbox_core::output::{clean_line, clean_text};
-use remote_sandbox_core::shell::{Gate, Purpose, ShellAge, Target};
+use remote_sandbox_core::shell::{Gate, Purpose, ShellAge, Started, Target};
 
 use super::channel::{Heard, Incoming, NotTaken, Outgoing, Signal};
 use super::control;
@@ -136,10 +136,14 @@ impl<'a> Conversation<'a> {
                 if self.exit.is_none() {
                     self.session.wait_for_end(FAREWELL_LIMIT).await;
                 }
-                self.conclude(order, LeftRunning::Nothing)
+                let left = self.look_after_close(order).await;
+                self.conclude(order, left)
             }
             Turn::PipeHeld => {
-                let left = self.wait_for_pipe(order).await;
+                let mut left = self.wait_for_pipe(order).await;
+                if left == LeftRunning::Nothing {
+                    left = self.look_after_close(order).await;
+                }
                 self.conclude(order, left)
             }
             Turn::Silent => Ok(lost(&self.session)),
@@ -181,6 +185,22 @@ impl<'a> Conversation<'a> {
                         return Turn::PipeHeld;
                     }
                 }
+            }
+        }
+    }
+
+    /// Some servers close a channel although somebody holds it; there the host is asked who.
+    async fn look_after_close(&self, order: &mut Order) -> LeftRunning {
+        let asks = |started: Started| started.closes_early && self.exit.is_some();
+        if !self.target.started.is_some_and(asks) {
+            return LeftRunning::Nothing;
+        }
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep_until(order.deadline) => LeftRunning::Unknown,
+            _ = stopped(&mut order.stop) => LeftRunning::Unknown,
+            left = control::find(&self.session, &self.target, Purpose::Look) => {
+                left.unwrap_or(LeftRunning::Unknown)
             }
         }
     }
@@ -360,13 +380,16 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Whether a shell that had waited ended without taking the command up. Only what was heard to
-    /// its end tells that: a connection that broke may have swallowed the word.
+    /// Whether the shell ended without taking the command up. Only what was heard to its end tells
+    /// that: a connection that broke may have swallowed the word.
     fn is_unused(&self) -> bool {
-        let said_so = self.refused || self.out.refused() == Some("stale");
-        let heard_to_the_end = self.whole && self.closed && !self.out.is_acknowledged();
-        self.age == ShellAge::Waiting
-            && (said_so || heard_to_the_end && self.session.is_connected())
+        let heard_to_the_end = self.whole && self.closed && self.session.is_connected();
+        let silent = heard_to_the_end && !self.out.is_acknowledged();
+        match self.age {
+            ShellAge::Waiting => silent || self.refused || self.out.refused() == Some("stale"),
+            // Nothing at all, not even how it ended: the host took the channel back.
+            ShellAge::New => silent && self.exit.is_none() && !self.refused,
+        }
     }
 
     /// Says how it ended, from what arrived.

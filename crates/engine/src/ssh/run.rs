@@ -29,6 +29,9 @@ const REFUSALS: u32 = 20;
 /// How many connections in a row may break before a session is open on them.
 const BREAKS: u32 = 2;
 
+/// How often in a row a host may close a new channel without a word before anything ran on it.
+const TAKEN_BACK: u32 = 2;
+
 /// Why a command did not run.
 #[derive(Debug, thiserror::Error)]
 pub enum NotStarted {
@@ -100,6 +103,7 @@ impl Ground {
 /// Runs a command to its end.
 pub(super) async fn run(pool: &Pool, mut order: Order, sink: &Sink) -> Result<Ended, NotStarted> {
     let mut wanted = ShellAge::Waiting;
+    let mut taken_back = 0;
     loop {
         let finding = find_shell(pool, &order, wanted);
         let found = match stop_or(&mut order.stop.clone(), finding).await {
@@ -110,6 +114,7 @@ pub(super) async fn run(pool: &Pool, mut order: Order, sink: &Sink) -> Result<En
         match run_in(pool, &mut order, sink, found).await {
             // The shell ended before it took the command up, and said so or was heard to the end.
             Err(NotStarted::Unused) if age == ShellAge::Waiting => wanted = ShellAge::New,
+            Err(NotStarted::Unused) if taken_back < TAKEN_BACK => taken_back += 1,
             Err(NotStarted::Unused) => return Err(NotStarted::unheard()),
             ended => return ended,
         }

@@ -1,6 +1,7 @@
 //! Runs one short script of ours on a channel of its own and collects what it prints.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use remote_sandbox_core::output::HeadTail;
 use tokio::time::Instant;
@@ -12,6 +13,10 @@ use crate::clock;
 
 /// Most bytes of a script's answer that are kept.
 const LONGEST_ANSWER: usize = 4 * 1024 * 1024;
+
+/// How often, and how soon, a host is asked again that has no session to spare for a moment.
+const REFUSALS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Why a script gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -58,10 +63,24 @@ async fn run_whole_script(
             return answer;
         }
     }
-    let starting = tokio::time::timeout_at(deadline, session.start_shell());
+    let starting = tokio::time::timeout_at(deadline, start_shell(&session));
     let shell = starting.await.map_err(|_| ScriptFailure::Late)??;
     warm::refill(&session, Use::Script);
     run_in(&session, shell, script, deadline).await
+}
+
+/// A new shell. Where the host allows one session, the one that was just closed may still count.
+async fn start_shell(session: &Arc<Session>) -> Result<Shell, ChannelError> {
+    let mut refusals = 0;
+    loop {
+        match session.start_shell().await {
+            Err(ChannelError::Refused(_)) if refusals < REFUSALS => {
+                refusals += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
+            answer => return answer,
+        }
+    }
 }
 
 async fn run_in(

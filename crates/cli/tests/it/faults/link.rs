@@ -188,3 +188,49 @@ async fn f10_link_that_delivers_crumbs_changes_nothing() {
     assert_eq!(reply.json["stdout"], expected);
     assert_eq!(reply.json["exit_code"], 0);
 }
+
+/// Signs of life every second, three may be missed, and every answer waits behind six seconds of output.
+#[tokio::test]
+async fn f10_slow_link_full_of_output_is_not_taken_for_a_dead_one() {
+    let sshd = Sshd::start();
+    let proxy = FaultProxy::start(sshd.port()).await;
+    let watchful = json!({"keepalive_s": 1, "keepalive_max": 3});
+    let client = serve(&[with(entry_via("box", &sshd, proxy.port()), watchful)]).await;
+    exec(&client, "true").await;
+    proxy.trickle(Some(20 << 10));
+    let more = json!({"max_output_chars": 200_000});
+    let reply = exec_with(
+        &client,
+        "head -c 122880 /dev/zero | tr '\\0' a; exit 4",
+        more,
+    )
+    .await;
+    assert_eq!(reply.json["exit_code"], 4, "{:.300}", reply.text);
+    assert_eq!(reply.json["stdout"].as_str().unwrap().len(), 122_880);
+    assert!(reply.json["duration_s"].as_f64().unwrap() > 4.0);
+    assert_eq!(proxy.connections(), 1);
+}
+
+/// How many tasks would be left is not visible from outside, but each holds a socket or its memory.
+#[tokio::test]
+async fn f03_link_that_is_cut_while_shells_wait_leaves_nothing_behind() {
+    let sshd = Sshd::start();
+    let proxy = FaultProxy::start(sshd.port()).await;
+    let client = serve(&[entry_via("box", &sshd, proxy.port())]).await;
+    let limit = Duration::from_secs(10);
+    let mut seen = Vec::new();
+    for round in 0..12 {
+        let reply = exec(&client, "echo on").await;
+        assert_eq!(reply.json["stdout"], "on\n", "{}", reply.text);
+        let two_wait = || sshd.command_pids().len() == 2;
+        assert!(wait_until(limit, two_wait).await, "round {round}");
+        seen.push((sockets(client.pid()), client.rss_kb()));
+        proxy.drop_all();
+        // The shells end with their connection, and the next call finds it gone.
+        assert!(wait_until(limit, || sshd.command_pids().is_empty()).await);
+        assert!(wait_until(limit, || sockets(client.pid()) < seen[0].0).await);
+    }
+    let (first, last) = (seen[2], seen[11]);
+    assert_eq!(first.0, last.0, "{seen:?}");
+    assert!(last.1 < first.1 + 2048, "{seen:?}");
+}

@@ -307,8 +307,9 @@ async fn f32_user_account_login_file_that_hangs_does_not_let_the_command_run_lat
     let Some((user, sshd, client)) = account(TestUser::builder()).await else {
         return;
     };
-    // Only the first login hangs, or nobody could look for what it left.
-    let first = "[ -e ~/seen ] || { touch ~/seen; sleep 4; }\n";
+    // Only the first logins hang, that of the command and that of a shell for the next one, or nobody
+    // could look for what they left.
+    let first = "{ mkdir ~/one || mkdir ~/two; } 2>/dev/null && sleep 4\n";
     login_file(&user, ".bashrc", first);
     let begun = Instant::now();
     let reply = exec_with(&client, "touch ~/ran", json!({"timeout_s": 1})).await;

@@ -12,8 +12,7 @@ use serde_json::{Value, json};
 
 use super::link::{assert_link_lost, assert_running_then_stopped, sockets};
 use super::namespace::{self, Neighbour};
-use crate::support::{entry, entry_via, exec, exec_with, program, ready, serve, with};
-use crate::warm::shells_wait;
+use crate::support::{entry, entry_via, exec, exec_with, program, ready, serve, shells_wait, with};
 
 /// One second times three: dead after four at the latest, and some slack for a busy machine.
 const NOTICED: Duration = Duration::from_millis(5500);
