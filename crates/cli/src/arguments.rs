@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
-use crate::{clean, exec, list, secret, status};
+use crate::{clean, doctor, exec, list, secret, status};
 
 /// MCP server that gives coding agents remote machines as sandboxes.
 ///
@@ -43,6 +43,7 @@ pub(crate) enum Command {
     List(list::List),
     Status(status::Status),
     Clean(clean::Clean),
+    Doctor(doctor::Doctor),
     Secret(secret::Secrets),
 }
 

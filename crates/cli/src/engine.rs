@@ -42,7 +42,17 @@ pub(crate) fn with_engine<T, W>(
 where
     W: Future<Output = Result<T, Failed>>,
 {
-    let engine = build(common)?;
+    with(build(common)?, work)
+}
+
+/// The same with an engine that is there already.
+pub(crate) fn with<T, W>(
+    engine: Arc<Engine>,
+    work: impl FnOnce(Arc<Engine>, CancellationToken) -> W,
+) -> Result<T, Failed>
+where
+    W: Future<Output = Result<T, Failed>>,
+{
     let runtime = runtime()?;
     let done = runtime.block_on(async {
         let stop = CancellationToken::new();

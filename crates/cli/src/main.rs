@@ -2,6 +2,7 @@
 
 mod arguments;
 mod clean;
+mod doctor;
 mod engine;
 mod exec;
 mod list;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Some(Command::List(list)) => list.run(common),
         Some(Command::Status(status)) => status.run(common),
         Some(Command::Clean(clean)) => clean.run(common),
+        Some(Command::Doctor(doctor)) => doctor.run(common),
         Some(Command::Secret(secrets)) => secrets.run(),
     };
     report::end(done)

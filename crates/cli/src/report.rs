@@ -1,8 +1,9 @@
 //! How commands end: an exit code, and two lines on standard error when something did not work.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
+use remote_sandbox_core::config::Environment;
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::secret::SecretNameError;
 use remote_sandbox_core::shell::ScriptError;
@@ -61,6 +62,9 @@ pub(crate) enum Failed {
     /// Something could not be removed from a host.
     #[error("{0} of the runs could not be ended")]
     NotCleaned(usize),
+    /// The doctor found something that does not work, and has told it.
+    #[error("something does not work")]
+    Unwell,
     /// Somebody pressed Ctrl-C or ended the program.
     #[error("interrupted")]
     Interrupted(u8),
@@ -99,6 +103,7 @@ impl Failed {
     fn own_code(&self) -> Option<u8> {
         match self {
             Failed::Interrupted(code) => Some(*code),
+            Failed::Unwell => Some(FAILED),
             Failed::Engine(failure) if failure.code == Code::Cancelled => Some(INTERRUPTED),
             Failed::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Some(READER_GONE),
             _ => None,
@@ -142,6 +147,13 @@ pub(crate) fn notice(text: &str) {
 pub(crate) fn ask(question: &str) {
     let _ = write!(io::stderr(), "{question}");
     let _ = io::stderr().flush();
+}
+
+/// Whether standard output is a terminal on which colours are welcome.
+pub(crate) fn is_colourful(environment: &Environment) -> bool {
+    let set = |name: &str| environment.get(name).is_some_and(|value| !value.is_empty());
+    let dumb = environment.get("TERM").is_some_and(|kind| kind == "dumb");
+    io::stdout().is_terminal() && !set("NO_COLOR") && !dumb
 }
 
 /// Writes to standard output, whole.

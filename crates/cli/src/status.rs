@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Common;
 use crate::engine::with_engine;
-use crate::report::{Failed, print};
+use crate::report::{Failed, is_colourful, print};
 use crate::status_page::{Look, page};
 
 /// Moves to the top left and clears what is below.
@@ -67,12 +67,9 @@ fn look() -> Look {
     if !output.is_terminal() {
         return Look::Plain;
     }
-    let environment = environment::capture();
-    let set = |name: &str| environment.get(name).is_some_and(|value| !value.is_empty());
-    let dumb = environment.get("TERM").is_some_and(|kind| kind == "dumb");
     let width = rustix::termios::tcgetwinsize(&output).map_or(0, |size| size.ws_col);
     Look::Bars {
         width: if width == 0 { 80 } else { usize::from(width) },
-        colour: !set("NO_COLOR") && !dumb,
+        colour: is_colourful(&environment::capture()),
     }
 }

@@ -7,6 +7,7 @@
 )]
 
 pub mod config;
+pub mod doctor;
 pub mod failure;
 pub mod hostkey;
 pub mod ids;

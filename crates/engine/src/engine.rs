@@ -1,6 +1,7 @@
 //! The one object behind all tools: sandboxes, runs, the audit log.
 
 mod clean;
+mod examine;
 mod exec;
 mod setup;
 mod survey;
@@ -15,6 +16,7 @@ use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::secret::Mask;
 
 pub use clean::{LeftRun, Leftovers};
+pub use examine::Examined;
 pub use exec::{ExecReport, ExecRequest, LONGEST_WAIT, USUAL_WAIT};
 pub use setup::{SetupError, load_config};
 pub use survey::{Listed, Probed, Selected};

@@ -7,6 +7,7 @@
 pub mod audit;
 pub mod call;
 pub mod clock;
+pub mod doctor;
 pub mod engine;
 pub mod environment;
 pub mod fsio;

@@ -13,6 +13,8 @@ use remote_sandbox_core::shell::{Purpose, RunSpec, Started, Target, TokenProcess
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::doctor::StepLog;
+
 /// One of the two streams of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
@@ -108,6 +110,9 @@ pub trait Sandbox: Send + Sync {
 
     /// CPU, memory, disk and GPUs.
     async fn probe(&self) -> Result<Resources, Failure>;
+
+    /// Goes all steps from the name of the host to its shell and writes down how each went.
+    async fn examine(&self, log: &StepLog);
 
     /// Lets go of everything that is open.
     async fn close(&self);

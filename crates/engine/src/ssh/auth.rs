@@ -88,13 +88,13 @@ pub enum AuthError {
     },
 }
 
-/// Logs in.
+/// Logs in, and says with what.
 pub(crate) async fn authenticate(
     handle: &mut Handle<HostGuard>,
     settings: &SshSettings,
     secrets: &SecretKeeper,
     farewell: &Farewell,
-) -> Result<(), AuthError> {
+) -> Result<String, AuthError> {
     let mut login = Login {
         handle,
         settings,
@@ -106,7 +106,11 @@ pub(crate) async fn authenticate(
         rsa_hash: None,
         accepted: None,
     };
-    login.run().await
+    login.run().await?;
+    Ok(login
+        .tried
+        .pop()
+        .unwrap_or_else(|| "no credential, for the host asks for none".to_owned()))
 }
 
 struct Login<'a> {

@@ -20,6 +20,7 @@ use super::hostkeys::{self, Expected, HostKeyError, HostKeyStore, Shown};
 use super::observe::Observed;
 use super::pool::Dialer;
 use super::stall::Impatient;
+use super::watch::{self, Milestone, Watch};
 use super::way;
 
 /// How many bytes the host may send before it must wait for us; the link's speed times its delay
@@ -67,6 +68,7 @@ pub(crate) struct HostGuard {
     settings: Arc<SshSettings>,
     store: Arc<HostKeyStore>,
     farewell: Farewell,
+    watch: Watch,
 }
 
 /// What ends a connection before it is ready.
@@ -86,10 +88,11 @@ impl client::Handler for HostGuard {
         offered: &PublicKeyOrCertificate,
     ) -> Result<bool, GuardError> {
         let shown = Shown::read(offered, &self.address)?;
+        let described = shown.to_string();
         let (store, settings) = (self.store.clone(), self.settings.clone());
         let address = self.address.clone();
         // Files and their lock may be slow, and all connections share few threads.
-        tokio::task::spawn_blocking(move || {
+        let accepted = tokio::task::spawn_blocking(move || {
             store.check_shown(&address, &shown, &settings.host_keys)
         })
         .await
@@ -97,6 +100,10 @@ impl client::Handler for HostGuard {
             address: self.address.known_hosts_name(),
             source,
         })??;
+        self.watch.tell(Milestone::HostKey {
+            shown: described,
+            accepted,
+        });
         Ok(true)
     }
 
@@ -124,18 +131,20 @@ impl client::Handler for HostGuard {
     }
 }
 
-/// Connects, over other hosts when the way leads there, checks the host's key and logs in.
+/// Connects, over other hosts when the way leads there, checks the host's key and logs in; `watch` is
+/// told how far it has come.
 pub(crate) fn dial<'a>(
     settings: &'a Arc<SshSettings>,
     dialer: &'a Dialer,
+    watch: &'a Watch,
 ) -> BoxFuture<'a, Result<Dialled, DialError>> {
     async move {
         let hop = match &settings.way {
             Way::Jump(before) => {
                 let before = Arc::new((**before).clone());
-                let dialled = dial(&before, dialer).await;
+                let dialled = dial(&before, dialer, watch).await;
                 Some(Arc::new(dialled.map_err(|source| DialError::Hop {
-                    hop: format!("{}@{} port {}", before.user, before.host, before.port),
+                    hop: watch::place(&before),
                     source: Box::new(source),
                 })?))
             }
@@ -143,7 +152,8 @@ pub(crate) fn dial<'a>(
         };
         let slots = dialer.slots(settings);
         let _slot = slots.acquire().await;
-        log_in(settings, dialer, hop.as_ref()).await
+        watch.tell(Milestone::Towards(watch::place(settings)));
+        log_in(settings, dialer, hop.as_ref(), watch).await
     }
     .boxed()
 }
@@ -153,10 +163,11 @@ async fn log_in(
     settings: &Arc<SshSettings>,
     dialer: &Dialer,
     hop: Option<&Arc<Dialled>>,
+    watch: &Watch,
 ) -> Result<Dialled, DialError> {
     let mut attempt = 1;
     let (mut handle, farewell) = loop {
-        match greet(settings, dialer, hop).await {
+        match greet(settings, dialer, hop, watch).await {
             // MaxStartups drops connections at random before the banner.
             Err(DialError::Banner { .. }) if attempt < GREETING_ATTEMPTS => {
                 let pause = Duration::from_millis(150 * u64::from(attempt));
@@ -169,7 +180,7 @@ async fn log_in(
     let limit = settings.limits.authentication;
     let login = auth::authenticate(&mut handle, settings, &dialer.secrets, &farewell);
     match timeout(limit, login).await {
-        Ok(result) => result?,
+        Ok(result) => watch.tell(Milestone::LoggedIn(result?)),
         Err(_) => {
             let (host, port) = (settings.host.clone(), settings.port);
             return Err(DialError::AuthSlow { host, port, limit });
@@ -183,10 +194,11 @@ async fn greet(
     settings: &Arc<SshSettings>,
     dialer: &Dialer,
     hop: Option<&Arc<Dialled>>,
+    watch: &Watch,
 ) -> Result<(Handle<HostGuard>, Farewell), DialError> {
-    let opened = way::open(settings, hop, dialer.secrets.hidden()).await?;
+    let opened = way::open(settings, hop, dialer.secrets.hidden(), watch).await?;
     let words = opened.words;
-    let greeted = exchange(settings, &dialer.store, opened.carrier).await;
+    let greeted = exchange(settings, &dialer.store, opened.carrier, watch).await;
     greeted.map_err(|error| {
         let told = matches!(
             error,
@@ -208,6 +220,7 @@ async fn exchange(
     settings: &Arc<SshSettings>,
     store: &Arc<HostKeyStore>,
     stream: Box<dyn way::Carrier>,
+    watch: &Watch,
 ) -> Result<(Handle<HostGuard>, Farewell), DialError> {
     let address = hostkeys::looked_up(settings)?;
     let known = recorded(store, &address, settings).await;
@@ -218,8 +231,10 @@ async fn exchange(
         settings: settings.clone(),
         store: store.clone(),
         farewell: farewell.clone(),
+        watch: watch.clone(),
     };
-    let (stream, banner) = Observed::new(Impatient::new(stream, silence_limit(settings)));
+    let stream = Impatient::new(stream, silence_limit(settings));
+    let (stream, banner) = Observed::new(stream, watch.clone());
     let connecting = client::connect_stream(config, stream, guard);
     tokio::pin!(connecting);
     let (host, port, limits) = (settings.host.clone(), settings.port, &settings.limits);

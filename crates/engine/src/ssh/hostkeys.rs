@@ -153,6 +153,40 @@ impl Shown {
     }
 }
 
+impl std::fmt::Display for Shown {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (key, kind) = match self {
+            Shown::Key(key) => (key, "key"),
+            Shown::Certificate(certificate) => (&certificate.key, "certificate"),
+        };
+        let (algorithm, fingerprint) = (key.algorithm(), key.fingerprint());
+        write!(formatter, "{algorithm} {kind} {fingerprint}")
+    }
+}
+
+/// Why what a host shows was accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Accepted {
+    /// It is recorded there.
+    Known {
+        /// The file.
+        source: String,
+        /// Its line.
+        line: usize,
+    },
+    /// An authority that is recorded there vouches for it.
+    Vouched {
+        /// The file.
+        source: String,
+        /// Its line.
+        line: usize,
+    },
+    /// The host was never seen before, and is recorded now.
+    New,
+    /// The policy wants nothing checked.
+    Unchecked,
+}
+
 /// What the files let one expect of a host.
 #[derive(Debug, Default)]
 pub(super) struct Expected {
@@ -229,17 +263,17 @@ impl HostKeyStore {
         address: &HostAddress,
         shown: &Shown,
         settings: &HostKeySettings,
-    ) -> Result<(), HostKeyError> {
+    ) -> Result<Accepted, HostKeyError> {
         let certificate = match shown {
             Shown::Key(key) => return self.check(address, key, settings),
             Shown::Certificate(certificate) => certificate,
         };
         if settings.policy == HostKeyPolicy::Insecure {
-            return Ok(());
+            return Ok(Accepted::Unchecked);
         }
         let now = clock::wall().as_secs();
         match judge_certificate(address, certificate, now, &self.read(settings)?) {
-            CertificateVerdict::Vouched { .. } => Ok(()),
+            CertificateVerdict::Vouched { source, line } => Ok(Accepted::Vouched { source, line }),
             // What an authority refuses must not be taken for a host never seen before.
             CertificateVerdict::Plain {
                 verdict: Verdict::Unknown,
@@ -264,9 +298,9 @@ impl HostKeyStore {
         address: &HostAddress,
         key: &HostKey,
         settings: &HostKeySettings,
-    ) -> Result<(), HostKeyError> {
+    ) -> Result<Accepted, HostKeyError> {
         if settings.policy == HostKeyPolicy::Insecure {
-            return Ok(());
+            return Ok(Accepted::Unchecked);
         }
         let verdict = judge(address, key, &self.read(settings)?);
         if verdict != Verdict::Unknown {
@@ -294,7 +328,7 @@ impl HostKeyStore {
     }
 
     /// Appends a new host to our own file, unless somebody else recorded it meanwhile.
-    fn record(&self, address: &HostAddress, key: &HostKey) -> Result<(), HostKeyError> {
+    fn record(&self, address: &HostAddress, key: &HostKey) -> Result<Accepted, HostKeyError> {
         if let Some(folder) = self.own_file.parent() {
             fsio::private_directory(folder)?;
         }
@@ -324,15 +358,19 @@ impl HostKeyStore {
         file.seek(std::io::SeekFrom::End(0)).map_err(named)?;
         file.write_all(line.as_bytes()).map_err(named)?;
         file.sync_data().map_err(named)?;
-        Ok(())
+        Ok(Accepted::New)
     }
 }
 
-fn explain(verdict: Verdict, address: &HostAddress, key: &HostKey) -> Result<(), HostKeyError> {
+fn explain(
+    verdict: Verdict,
+    address: &HostAddress,
+    key: &HostKey,
+) -> Result<Accepted, HostKeyError> {
     let (address, fingerprint) = (address.known_hosts_name(), key.fingerprint());
     let algorithm = key.algorithm().to_owned();
     match verdict {
-        Verdict::Trusted { .. } => Ok(()),
+        Verdict::Trusted { source, line } => Ok(Accepted::Known { source, line }),
         Verdict::Unknown => Err(HostKeyError::Unknown {
             address,
             algorithm,

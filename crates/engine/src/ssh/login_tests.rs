@@ -21,6 +21,7 @@ use tokio::net::UnixListener;
 
 use super::super::dial;
 use super::super::hostkeys::HostKeyStore;
+use super::super::watch::Watch;
 use super::super::{Dialer, RouteFinder};
 use super::*;
 use crate::secrets::SecretStore;
@@ -84,7 +85,7 @@ impl Place {
             RouteFinder::new(&Environment::new()),
             self.path("sockets"),
         );
-        dial::dial(&Arc::new(self.settings.clone()), &dialer)
+        dial::dial(&Arc::new(self.settings.clone()), &dialer, &Watch::default())
             .await
             .map(drop)
             .map_err(|error| Failure::chain(&error))

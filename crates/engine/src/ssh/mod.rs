@@ -9,6 +9,7 @@ mod control;
 mod conversation;
 mod dial;
 mod dial_error;
+mod examine;
 mod hostkeys;
 mod identities;
 mod interruption;
@@ -19,6 +20,7 @@ mod line;
 mod link;
 mod mux;
 mod observe;
+mod offered;
 mod old_pem;
 mod openssh;
 mod pkcs8_key;
@@ -32,13 +34,14 @@ mod secrets;
 mod session;
 mod stall;
 mod warm;
+mod watch;
 mod way;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use remote_sandbox_core::config::{SandboxConfig, Surroundings};
+use remote_sandbox_core::config::{SandboxConfig, Surroundings, Transport};
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::outcome::LeftRunning;
@@ -49,7 +52,7 @@ use remote_sandbox_core::shell::{
 
 pub use auth::AuthError;
 pub use dial_error::DialError;
-pub use hostkeys::{HostKeyError, HostKeyStore};
+pub use hostkeys::{Accepted, HostKeyError, HostKeyStore};
 pub use key_file::KeyFileError;
 pub use mux::MuxFailure;
 pub use old_pem::OldPemError;
@@ -65,6 +68,7 @@ pub use secrets::{SecretError, SecretKeeper};
 pub use session::ChannelError;
 
 use crate::clock;
+use crate::doctor::StepLog;
 use crate::sandbox::{Description, Ended, Order, Sandbox, Sink};
 use judge::judge_dial;
 use pool::{Eagerness, Pool};
@@ -84,6 +88,7 @@ pub struct SshSandbox {
     found: OnceLock<Description>,
     route: Arc<Route>,
     surroundings: Surroundings,
+    transport: Transport,
     pool: Pool,
 }
 
@@ -105,6 +110,7 @@ impl SshSandbox {
             found: OnceLock::new(),
             pool: Pool::new(route.clone(), dialer),
             surroundings: config.surroundings.clone(),
+            transport: config.transport,
             route,
         }
     }
@@ -255,6 +261,10 @@ impl Sandbox for SshSandbox {
             self.failure(Code::RemoteRefused, &error)
                 .hint("the host's shell did not run the probe; try exec_bash there")
         })
+    }
+
+    async fn examine(&self, log: &StepLog) {
+        examine::examine(self, log).await;
     }
 
     async fn close(&self) {

@@ -8,8 +8,13 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
+use super::watch::{Milestone, Watch};
+
 /// A host that says this much before its banner is not an SSH server.
 const LONGEST_GREETING: usize = 64 * 1024;
+
+/// A banner is never longer than this.
+const LONGEST_BANNER: usize = 255;
 
 /// How the line begins that says who the host is.
 const BANNER_START: &[u8] = b"SSH-";
@@ -43,11 +48,12 @@ pub(super) struct Observed<S> {
     seen: Arc<BannerSeen>,
     greeting: usize,
     line: Vec<u8>,
+    watch: Watch,
 }
 
 impl<S> Observed<S> {
     /// Watches a stream.
-    pub(super) fn new(inner: S) -> (Self, Arc<BannerSeen>) {
+    pub(super) fn new(inner: S, watch: Watch) -> (Self, Arc<BannerSeen>) {
         let seen = Arc::new(BannerSeen::default());
         (
             Observed {
@@ -55,6 +61,7 @@ impl<S> Observed<S> {
                 seen: seen.clone(),
                 greeting: 0,
                 line: Vec::new(),
+                watch,
             },
             seen,
         )
@@ -67,10 +74,13 @@ impl<S> Observed<S> {
         }
         for &byte in bytes {
             if byte != b'\n' {
-                if self.line.len() < BANNER_START.len() {
+                if self.line.len() < LONGEST_BANNER {
                     self.line.push(byte);
                 }
-            } else if self.line == BANNER_START {
+            } else if self.line.starts_with(BANNER_START) {
+                let line = std::mem::take(&mut self.line);
+                let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+                self.watch.tell(Milestone::Banner(text));
                 self.seen.seen.store(true, Ordering::Release);
                 self.seen.notify.notify_waiters();
                 return Ok(());
@@ -134,7 +144,8 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     async fn read_all(text: &[u8]) -> (bool, std::io::Result<usize>) {
-        let (mut observed, seen) = Observed::new(std::io::Cursor::new(text.to_vec()));
+        let (mut observed, seen) =
+            Observed::new(std::io::Cursor::new(text.to_vec()), Watch::default());
         let result = observed.read_to_end(&mut Vec::new()).await;
         (seen.is_set(), result)
     }

@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
+use super::dial::Dialled;
 use super::dial_error::DialError;
 use super::hostkeys::HostKeyStore;
 use super::line::Line;
@@ -19,6 +20,7 @@ use super::openssh::OpenSshError;
 use super::route::{Route, RouteFinder};
 use super::secrets::SecretKeeper;
 use super::session::{ChannelError, Place, Session};
+use super::watch::Watch;
 use crate::clock;
 
 /// Most connections to one host from this process.
@@ -305,6 +307,11 @@ impl Pool {
         }
         let link = self.route.dial(&self.dialer).await?;
         Ok(Arc::new(Session::new(link, self.line.clone())))
+    }
+
+    /// A connection of its own for somebody who wants to see how it is opened.
+    pub(super) async fn dial_watched(&self, watch: &Watch) -> Result<Dialled, DialError> {
+        self.route.dial_watched(&self.dialer, watch).await
     }
 
     /// Closes all connections.

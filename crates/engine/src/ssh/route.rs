@@ -17,13 +17,14 @@ use remote_sandbox_core::ssh_config::{
 };
 use tokio::sync::Semaphore;
 
-use super::dial;
+use super::dial::{self, Dialled};
 use super::dial_error::DialError;
 use super::link::Link;
 use super::openssh;
 use super::pool::Dialer;
 use super::route_error::RouteError;
 use super::route_files::ConfigFiles;
+use super::watch::{Milestone, Watch};
 use crate::proc::{self, CommandError};
 
 /// How long `ssh -G` may take; it looks up names and runs programs where the user wants it.
@@ -108,17 +109,29 @@ impl Route {
             let master = openssh::reach(&self.reach, require_existing_master, dialer, limit);
             return Ok(Link::OpenSsh(Box::new(master.await?)));
         }
+        self.dial_watched(dialer, &Watch::default())
+            .await
+            .map(Link::Builtin)
+    }
+
+    /// Over a connection of our own, with somebody who is told how far it has come.
+    pub(super) async fn dial_watched(
+        &self,
+        dialer: &Dialer,
+        watch: &Watch,
+    ) -> Result<Dialled, DialError> {
         let settings = match &self.reach {
             Reach::Host(settings) => Arc::new(dialer.routes.host(settings)),
             Reach::Alias(entry) => {
                 let hidden = dialer.secrets.hidden();
                 let (settings, notes) = dialer.routes.alias(entry, hidden).await?;
                 let settings = Arc::new(settings);
+                watch.tell(Milestone::Route(settings.clone(), notes.clone()));
                 let _ = self.found.set((settings.clone(), notes));
                 settings
             }
         };
-        dial::dial(&settings, dialer).await.map(Link::Builtin)
+        dial::dial(&settings, dialer, watch).await
     }
 
     /// Whether a second connection may be opened; it would be a login that nobody asked for where

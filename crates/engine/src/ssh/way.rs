@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::dial::Dialled;
 use super::dial_error::DialError;
 use super::jump::Through;
+use super::watch::{Milestone, Watch};
 use crate::proc::{LastWords, Piped};
 
 /// Whatever carries an SSH connection.
@@ -29,6 +30,7 @@ pub(super) async fn open(
     settings: &SshSettings,
     hop: Option<&Arc<Dialled>>,
     hidden: &[String],
+    watch: &Watch,
 ) -> Result<Opened, DialError> {
     let plain = |carrier| Opened {
         carrier,
@@ -36,6 +38,7 @@ pub(super) async fn open(
     };
     if let Some(hop) = hop {
         let through = Through::open(hop.clone(), settings).await?;
+        watch.tell(Milestone::Carried("a channel through the jump host"));
         return Ok(plain(Box::new(through)));
     }
     if let Way::Command(line) = &settings.way {
@@ -44,15 +47,16 @@ pub(super) async fn open(
             source,
         })?;
         let words = Some(piped.words());
+        watch.tell(Milestone::Carried("a ProxyCommand"));
         return Ok(Opened {
             carrier: Box::new(piped),
             words,
         });
     }
-    Ok(plain(Box::new(connect(settings).await?)))
+    Ok(plain(Box::new(connect(settings, watch).await?)))
 }
 
-async fn connect(settings: &SshSettings) -> Result<TcpStream, DialError> {
+async fn connect(settings: &SshSettings, watch: &Watch) -> Result<TcpStream, DialError> {
     let (host, port, limit) = (settings.host.clone(), settings.port, settings.limits.tcp);
     let addresses: Vec<SocketAddr> = match timeout(
         limit,
@@ -64,8 +68,10 @@ async fn connect(settings: &SshSettings) -> Result<TcpStream, DialError> {
         Ok(Err(source)) => return Err(DialError::Resolve { host, source }),
         Err(_) => return Err(DialError::ResolveSlow { host, limit }),
     };
+    watch.tell(Milestone::Resolved(addresses.clone()));
     match timeout(limit, TcpStream::connect(addresses.as_slice())).await {
         Ok(Ok(stream)) => {
+            watch.tell(Milestone::Connected(stream.peer_addr().ok()));
             // Small packets must not wait for each other; a command would cost 40 ms more.
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, "nodelay could not be set");
