@@ -141,11 +141,19 @@ impl SshdBuilder {
              AuthorizedKeysFile {dir}/authorized_keys\nStrictModes no\nLogLevel VERBOSE\n\
              PermitRootLogin yes\nPubkeyAuthentication yes\nPasswordAuthentication {}\n\
              KbdInteractiveAuthentication {}\nUsePAM {}\nUseDNS no\nPrintMotd no\n\
-             PrintLastLog no\nMaxStartups 200:30:400\nSubsystem sftp internal-sftp\n",
+             PrintLastLog no\nMaxStartups 200:30:400\n",
             yes_no(self.password_auth),
             yes_no(self.keyboard_interactive),
             yes_no(self.keyboard_interactive),
         ));
+        // A second definition would not win but stop the server.
+        if !self
+            .extra_config
+            .iter()
+            .any(|line| line.starts_with("Subsystem "))
+        {
+            text.push_str("Subsystem sftp internal-sftp\n");
+        }
         if penalties_known() {
             text.push_str("PerSourcePenalties no\n");
         }

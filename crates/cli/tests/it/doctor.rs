@@ -288,6 +288,24 @@ fn doctor_tells_file_transfer_and_shell_apart_when_the_account_is_restricted() {
 }
 
 #[test]
+fn doctor_says_how_file_transfer_is_enabled_when_the_server_has_none() {
+    let sshd = Sshd::builder()
+        .extra_config("Subsystem other /bin/false")
+        .start();
+    let (report, ended) = examine(&Surroundings::new(&[entry("box", &sshd)]), &[]);
+    assert_eq!(ended, 0, "{report:#}");
+    let sftp = step(&report, "sftp");
+    assert_eq!(
+        (&sftp["status"], &sftp["detail"]),
+        (&json!("warning"), &json!("the server refuses it"))
+    );
+    assert!(
+        sftp["fix"].as_str().unwrap().contains("Subsystem sftp"),
+        "{report:#}"
+    );
+}
+
+#[test]
 fn doctor_shows_the_way_of_the_ssh_configuration_over_a_jump_host() {
     let (gate, inner) = (Sshd::start(), Sshd::start());
     let config =

@@ -142,12 +142,15 @@ pub(super) async fn sftp(handle: &Handle<HostGuard>) -> Step {
 async fn ask_version(channel: &mut Channel<Msg>) -> Result<u32, SftpFault> {
     let asked = channel.request_subsystem(true, "sftp").await;
     asked.map_err(SftpFault::NoSession)?;
-    let hello = channel.data_bytes(SFTP_HELLO.to_vec()).await;
-    hello.map_err(SftpFault::NoSession)?;
     let mut answer = Vec::new();
     while let Some(said) = channel.wait().await {
         match said {
             ChannelMsg::Failure => return Err(SftpFault::Refused),
+            // Before that there may be no window to send into.
+            ChannelMsg::Success => {
+                let hello = channel.data_bytes(SFTP_HELLO.to_vec()).await;
+                hello.map_err(SftpFault::NoSession)?;
+            }
             ChannelMsg::Data { data } => answer.extend_from_slice(&data),
             ChannelMsg::Close | ChannelMsg::Eof => break,
             _ => {}
