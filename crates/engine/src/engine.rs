@@ -25,6 +25,7 @@ pub use tasks::{Liveness, TaskReport, TaskRequest};
 use crate::audit::Audit;
 use crate::run::Registry;
 use crate::sandbox::Sandbox;
+use crate::secrets::KeptSecrets;
 
 /// How long the end of the server may take.
 const SHUTDOWN_LIMIT: Duration = Duration::from_millis(4000);
@@ -39,6 +40,7 @@ pub struct Engine {
     registry: Arc<Registry>,
     audit: Arc<Audit>,
     mask: Mask,
+    kept: KeptSecrets,
 }
 
 impl Engine {

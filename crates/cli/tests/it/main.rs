@@ -9,6 +9,7 @@ mod compatibility;
 mod doctor;
 mod exec;
 mod faults;
+mod identities;
 mod interop;
 mod listing;
 mod openssh;

@@ -96,16 +96,11 @@ fn state_folder_that_cannot_be_made_is_a_failure() {
     environment.insert("REMOTE_SANDBOX_MCP_HOME".to_owned(), below);
     let (report, _) = examine_configuration(None, &environment);
     assert_eq!(find(&report, StepName::State).unwrap().0, Status::Failed);
-<<<<<<< ours
-    let named = "REMOTE_SANDBOX_MCP_HOME".to_owned();
-    assert!(report.variables.contains(&named), "{:?}", report.variables);
-=======
     let read = &report.variables;
     assert!(
         read.contains(&"REMOTE_SANDBOX_MCP_HOME".to_owned()),
         "{read:?}"
     );
->>>>>>> theirs
 }
 
 #[test]

@@ -90,6 +90,7 @@ impl Engine {
         let followed = tap.is_some();
         let sandbox = self.sandbox(request.sandbox.as_deref())?.clone();
         let spec = request.spec.within(sandbox.surroundings());
+        self.kept.learn().await;
         let names = Registry::new_names();
         let name = sandbox.description().name.to_string();
         self.record(&BeginRow {

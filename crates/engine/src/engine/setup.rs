@@ -15,7 +15,7 @@ use crate::audit::Audit;
 use crate::fsio::{self, FileError};
 use crate::run::Registry;
 use crate::sandbox::Sandbox;
-use crate::secrets::SecretStore;
+use crate::secrets::{KeptSecrets, SecretStore};
 use crate::ssh::{Dialer, HostKeyStore, RouteFinder, SecretKeeper, SshSandbox, known_aliases};
 
 /// Why the server cannot start at all.
@@ -93,12 +93,15 @@ impl Engine {
         let mask = Mask::new(config.secrets());
         let store = Arc::new(HostKeyStore::new(&state, home.as_deref()));
         let secrets: Vec<&str> = config.secrets().collect();
+        let secret_store = Arc::new(SecretStore::new(&state));
         let keeper = SecretKeeper::new(
             mask.clone(),
             environment,
             secrets.iter().copied(),
-            Arc::new(SecretStore::new(&state)),
+            secret_store.clone(),
         );
+        let names = config.stored_secret_names().into_iter().cloned().collect();
+        let kept = KeptSecrets::new(names, secret_store, mask.clone());
         let routes = RouteFinder::new(environment);
         let sockets = socket_folder(environment, &state);
         let dialer = Arc::new(Dialer::new(store, keeper, routes, sockets));
@@ -121,6 +124,7 @@ impl Engine {
             registry,
             audit,
             mask,
+            kept,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Secrets kept for the user: in the keychain of the system where one works, in a private file where not.
 
 mod index;
+mod kept;
 mod keychain;
 
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use remote_sandbox_core::secret::{Secret, SecretName};
 use zeroize::Zeroize as _;
 
 pub use index::{IndexError, Keeping};
+pub use kept::KeptSecrets;
 pub use keychain::KeychainError;
 
 use crate::fsio::{self, FileError};
