@@ -250,6 +250,7 @@ def main() -> None:
         measure(bench)
         options.json.write_text(json.dumps({"machine": machine, "cells": bench.table.as_json()}, indent=1) + "\n",
                                 encoding="utf-8")
+        options.out.mkdir(parents=True, exist_ok=True)
         report.write(bench.table, machine, options)
         say(f"wrote {options.out / 'RESULTS.md'}, {options.out / 'results.png'}, {options.json}")
     finally:

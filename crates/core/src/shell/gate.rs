@@ -21,6 +21,8 @@ pub struct Started {
     pub timeout_program: super::TimeoutProgram,
     /// Whether the server closes the channel when the command ends, although a child still holds it.
     pub closes_early: bool,
+    /// Whether a shell that waits can tell changed login files without starting a process.
+    pub tells_changes: bool,
 }
 
 /// Removes everything up to and including the start marker from one stream.
@@ -133,12 +135,14 @@ impl Gate {
                 let start_time = number().unwrap_or(0);
                 let timeout_program = super::TimeoutProgram::from_letter(fields.next());
                 let closes_early = fields.next() == Some("c");
+                let tells_changes = fields.next() == Some("1");
                 self.started = Some(Started {
                     pid,
                     session,
                     start_time,
                     timeout_program,
                     closes_early,
+                    tells_changes,
                 });
             }
             _ => self.refused = Some(fields.next().unwrap_or("start").to_owned()),

@@ -348,6 +348,7 @@ fn end_script_leaves_a_reused_session_number_alone() {
         start_time: 1,
         timeout_program: TimeoutProgram::Absent,
         closes_early: false,
+        tells_changes: false,
     };
     let target = Target {
         token: token(),

@@ -11,9 +11,11 @@ use crate::ids::RunToken;
 ///
 /// Its own names are long because scripts of all kinds follow. `rsmcp_begin` is the directory the
 /// login began in. `rsmcp_files` shows the state of the files, `rsmcp_then` is what it showed.
-/// `rsmcp_newer` says whether a file or folder was changed after the moment that descriptor 7 stands
-/// for; `rsmcp_fast` is set where that can be believed.
-pub fn ready_script(token: &RunToken, program: TimeoutProgram) -> String {
+/// `rsmcp_newer` says whether a file or folder was changed at or after the moment that descriptor 7
+/// stands for, a clock ticks slowly; `rsmcp_fast` is set where that can be believed.
+///
+/// `local` is what an earlier shell on the same connection said about the file systems.
+pub fn ready_script(token: &RunToken, program: TimeoutProgram, local: Option<bool>) -> String {
     let mut script = String::from("{\n");
     let _ = writeln!(script, "t={token}");
     script.push_str(WHO_AM_I);
@@ -24,9 +26,14 @@ pub fn ready_script(token: &RunToken, program: TimeoutProgram) -> String {
         }
     }
     script.push_str(NOTE_MOMENT);
+    script.push_str(match local {
+        None => FIND_LOCAL,
+        Some(true) => "",
+        Some(false) => "rsmcp_fast=\n",
+    });
     script.push_str(NOTE_LOGIN_FILES);
     script.push_str(
-        "printf '%s\\n' \"RSMCP-FILES:$t\" \"$rsmcp_then\" \"RSMCP:$t:R:$$:$q:$b:$k:$c\"\n}\n",
+        "printf '%s\\n' \"RSMCP-FILES:$t\" \"$rsmcp_then\" \"RSMCP:$t:R:$$:$q:$b:$k:$c:$rsmcp_fast\"\n}\n",
     );
     script
 }
@@ -48,25 +55,28 @@ pub(super) const STILL_FRESH: &str = "\
 && CDPATH= cd \"$rsmcp_begin\" >/dev/null 2>&1 || { printf '%s\\n' RSMCP:$t:F:stale; exit 125; }
 ";
 
-/// Keeps the moment: an open file of /proc has the time of its first opening. That only serves where
-/// the files are dated by the same clock, which a file server's are not, and where the clock has
-/// gone on before anybody is told that this shell is ready.
+/// Keeps the moment: an open file of /proc has the time of its first opening.
 const NOTE_MOMENT: &str = "\
 rsmcp_fast=
-if [ -r /proc/$$/stat ] && rsmcp_kinds=$(stat -f -c %T \"${HOME:-/}\" /etc 2>/dev/null); then
+if [ -r /proc/$$/stat ]; then
 exec 7</proc/$$/stat
-sleep 0.02 2>/dev/null && [ /proc/$$/stat -nt / ] 2>/dev/null && rsmcp_fast=1
+[ /proc/$$/stat -nt / ] 2>/dev/null && rsmcp_fast=1
+fi
+";
+
+/// The moment only serves where the files are dated by the same clock, which a file server's are not.
+const FIND_LOCAL: &str = "\
+rsmcp_kinds=$(stat -f -c %T \"${HOME:-/}\" /etc 2>/dev/null) || rsmcp_kinds=unknown
 for x in $rsmcp_kinds; do
 case $x in ext2/ext3|xfs|btrfs|tmpfs|ramfs|overlayfs|zfs|f2fs) ;; *) rsmcp_fast=;; esac
 done
-fi
 ";
 
 /// The files that shells, PAM and the server read at a login without a terminal, and the folders in
 /// which they appear and vanish. The files' time is told to the nanosecond where `ls` can, and with
 /// their inode, so that a file that was replaced shows too.
 const NOTE_LOGIN_FILES: &str = "\
-rsmcp_begin=$PWD rsmcp_time=--full-time; ls -d --full-time / >/dev/null 2>&1 || rsmcp_time=
+rsmcp_begin=$PWD rsmcp_time=--full-time
 rsmcp_over() {
 set -- \"$1\" \"${HOME:-/}\"
 \"$1\" \"$2/.bashrc\" \"$2/.bash_profile\" \"$2/.bash_login\" \"$2/.profile\" \"$2/.bash_aliases\" \
@@ -79,11 +89,12 @@ set -- \"$1\" \"${HOME:-/}\"
 }
 rsmcp_list() { ls -lidnL $rsmcp_time \"$@\" 2>/dev/null; }
 rsmcp_files() { rsmcp_over rsmcp_list; }
-rsmcp_any() { for x do [ \"$x\" -nt /proc/$$/stat ] && return 0; done; return 1; }
+rsmcp_any() { for x do [ /proc/$$/stat -nt \"$x\" ] || return 0; done; return 1; }
 rsmcp_newer() {
 rsmcp_over rsmcp_any && return 0
 set -- \"${HOME:-/}\"
 rsmcp_any \"$1\" \"${ZDOTDIR:-$1}\" \"$1/.config\" \"$1/.config/fish\" \"$1/.ssh\" /etc /etc/zsh /etc/fish /etc/ssh
 }
 rsmcp_then=$(rsmcp_files)
+[ -n \"$rsmcp_then\" ] || { rsmcp_time=; rsmcp_then=$(rsmcp_files); }
 ";

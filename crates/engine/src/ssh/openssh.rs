@@ -318,11 +318,12 @@ impl Target {
 }
 
 /// Nobody is there to be asked, nothing but sessions goes over it, and a dead link is noticed.
-const FIXED_OPTIONS: [&str; 8] = [
+const FIXED_OPTIONS: [&str; 9] = [
     "BatchMode=yes",
     "ControlMaster=yes",
     "ControlPersist=no",
     "ClearAllForwardings=yes",
+    "ForwardAgent=no",
     "RemoteCommand=none",
     "PermitLocalCommand=no",
     "ServerAliveInterval=15",

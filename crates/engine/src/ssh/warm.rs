@@ -58,6 +58,8 @@ struct State {
     last_use: Option<Instant>,
     /// The login files as the last ready shell saw them.
     files: Option<Vec<u8>>,
+    /// Whether shells can tell changed files without starting a process, once one has said so.
+    local: Option<bool>,
     /// How many shells in a row saw other files than the one before.
     distrusted: u32,
     /// How long the last one took to be ready.
@@ -239,7 +241,8 @@ impl Keeper {
         asked: oneshot::Receiver<oneshot::Sender<Shell>>,
     ) -> Parting {
         let token = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
-        let script = ready_script(&token, self.session.timeout_program());
+        let local = self.session.warm().state().local;
+        let script = ready_script(&token, self.session.timeout_program(), local);
         let expiry = self.begun + LONGEST_WAIT;
         let mut gate = Gate::new(&token);
         tokio::pin!(asked);
@@ -292,6 +295,7 @@ impl Keeper {
         let trusted = now.is_some() && now == self.before;
         let mut state = self.session.warm().state();
         state.files = now;
+        state.local = Some(started.tells_changes);
         state.usual_start = self.begun.elapsed();
         if trusted {
             state.distrusted = 0;
