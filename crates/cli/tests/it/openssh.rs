@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::ssh_config::SshConfig;
-use crate::support::{entry, exec, exec_with, ready, unique, with};
+use crate::support::{entry, exec, exec_with, ready, shells_wait, unique, with};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -267,4 +267,49 @@ async fn f22_refused_key_is_one_attempt_and_told() {
     let reply = exec(&client, "true").await;
     assert_eq!(reply.json["code"], "auth_failed", "{}", reply.text);
     assert!(sshd.failed_auth_count() <= 1, "{}", sshd.log());
+}
+
+#[tokio::test]
+async fn background_children_are_told_and_do_not_stop_the_server() {
+    let cluster = Cluster::start();
+    let _login = cluster.log_in().await;
+    let client = cluster.serve(json!({})).await;
+    let sleep = format!("sleep {}", unique());
+    for _ in 0..4 {
+        let reply = exec(&client, &format!("{sleep} >/dev/null 2>&1 & exit 4")).await;
+        assert_eq!(reply.json["exit_code"], 4, "{}", reply.text);
+        assert!(reply.text.contains("\"left_running\":[{"), "{}", reply.text);
+    }
+    assert_eq!(exec(&client, "echo on").await.json["stdout"], "on\n");
+    process::kill_and_wait(&process::with_command_line(&sleep));
+}
+
+/// The connection ends while the command is under way to a shell that cannot read it.
+#[tokio::test]
+async fn command_is_not_repeated_when_the_connection_ends_before_it_is_taken_up() {
+    let cluster = Cluster::start();
+    let mut login = cluster.log_in().await;
+    let client = cluster.serve(json!({})).await;
+    exec(&client, "true").await;
+    assert!(shells_wait(&cluster.sshd, 2).await);
+    let waiting = cluster.sshd.command_pids();
+    for pid in &waiting {
+        process::signal(*pid, rustix::process::Signal::STOP);
+    }
+    let ran = client.home().join("ran");
+    let command = format!("echo ran >> {}", ran.display());
+    let call = client
+        .start_call("exec_bash", json!({ "command": command }))
+        .await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    login.end();
+    let reply = client.wait_tool_reply(call, PATIENCE).await.unwrap();
+    assert_eq!(reply.json["code"], "link_lost", "{}", reply.text);
+    for pid in &waiting {
+        process::signal(*pid, rustix::process::Signal::CONT);
+    }
+    let gone = || waiting.iter().all(|pid| !process::is_alive(*pid));
+    assert!(wait_until(PATIENCE, gone).await);
+    let runs = std::fs::read_to_string(&ran).unwrap_or_default();
+    assert!(runs.lines().count() <= 1, "{runs}");
 }

@@ -176,3 +176,42 @@ async fn long_command_after_a_long_init_runs_whole() {
     let reply = twice(&client, &command).await;
     assert_eq!(reply.json["stdout"], "12000\nend\n", "{}", reply.text);
 }
+
+#[tokio::test]
+async fn variables_with_the_names_of_our_own_do_no_harm() {
+    let (_sshd, client) = sandbox(json!({"init": "true", "workdir": "/tmp"})).await;
+    let names = [
+        "m",
+        "t",
+        "k",
+        "n",
+        "PWD",
+        "rsmcp_within",
+        "REMOTE_SANDBOX_LINE",
+    ];
+    let env: serde_json::Map<String, Value> = names
+        .iter()
+        .map(|name| ((*name).to_owned(), json!("mine")))
+        .collect();
+    for _ in 0..2 {
+        let reply = exec_with(&client, "echo $m$t$k$n; pwd", json!({ "env": env })).await;
+        assert_eq!(
+            reply.json["stdout"], "minemineminemine\n/tmp\n",
+            "{}",
+            reply.text
+        );
+    }
+}
+
+#[tokio::test]
+async fn init_is_not_in_the_list_of_processes() {
+    let init = "export KEY=init-canary-99";
+    let (_sshd, client) = sandbox(json!({ "init": init })).await;
+    let command = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'init-canary[-]99'; echo $KEY";
+    let reply = twice(&client, command).await;
+    assert_eq!(
+        reply.json["stdout"], "0\ninit-canary-99\n",
+        "{}",
+        reply.text
+    );
+}

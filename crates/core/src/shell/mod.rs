@@ -28,14 +28,14 @@ pub const CONSTANT_COMMAND: &str = "exec sh";
 /// The environment variable that carries the run token into every process of a run.
 pub const TOKEN_VARIABLE: &str = "REMOTE_SANDBOX_RUN";
 
-/// Longest script that goes into the request itself; escaped it is four times as long at most.
-const LONGEST_IN_REQUEST: usize = 12 * 1024;
+/// Longest command line that every server takes; dropbear refuses 9000 bytes.
+const LONGEST_REQUEST: usize = 8000;
 
 /// The command line that carries a whole script, so that it need not wait for the host to start a
 /// shell first. No login shell takes any of its characters for its own: all but plain ones are
 /// escaped. `None` for a script that is too long, which then goes the other way.
 pub fn in_request(script: &str) -> Option<String> {
-    if script.len() > LONGEST_IN_REQUEST {
+    if script.len() > LONGEST_REQUEST {
         return None;
     }
     let mut line = String::from("exec sh -c 'eval \"$(printf %b \"$1\")\"' sh '");
@@ -47,7 +47,7 @@ pub fn in_request(script: &str) -> Option<String> {
         }
     }
     line.push('\'');
-    Some(line)
+    (line.len() <= LONGEST_REQUEST).then_some(line)
 }
 
 /// Quotes text for a POSIX shell so that it stands for exactly itself.

@@ -53,14 +53,17 @@ pub enum ScriptError {
     },
 }
 
-/// Names that bash does not let anybody set.
-const READ_ONLY: [&str; 6] = [
+/// Names that bash does not let anybody set, and those that carry our own words to the shell.
+const READ_ONLY: [&str; 9] = [
     "BASHOPTS",
     "BASH_VERSINFO",
     "EUID",
     "PPID",
     "SHELLOPTS",
     "UID",
+    "REMOTE_SANDBOX_CAT",
+    "REMOTE_SANDBOX_CWD",
+    "REMOTE_SANDBOX_LINE",
 ];
 
 /// A name that every POSIX shell accepts as a variable.
@@ -241,9 +244,9 @@ impl RunSpec {
     }
 
     /// Whether it holds nothing that a list of processes must not show: a command is seen there, but
-    /// neither its input nor its variables.
+    /// neither its input nor its variables, nor the text of the sandbox, which may hold keys.
     pub fn may_be_seen(&self) -> bool {
-        self.variables.is_empty() && self.stdin.is_none()
+        self.variables.is_empty() && self.stdin.is_none() && self.init.is_none()
     }
 
     /// Whether text of the sandbox runs before the command.

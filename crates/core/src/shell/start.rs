@@ -172,33 +172,38 @@ fn push_change_directory(script: &mut String, cwd: &str) {
 fn push_start(script: &mut String, spec: &RunSpec, token: &RunToken, host: HostFacts) {
     let exec = if host.tells_signals { "exec " } else { "" };
     let body = body(spec, token);
-    let (how, delivered) = if body.len() <= LONGEST_ARGUMENT {
+    let (how, delivered) = if spec.init.is_none() && body.len() <= LONGEST_ARGUMENT {
         let _ = writeln!(script, "set -- \"$@\" -c -- {}", quote(&body));
         (format!("{exec}\"$@\""), String::new())
     } else {
-        // Too long for an argument: it comes on a descriptor of its own, closed before it runs.
+        // Too long for an argument, or not for everybody's eyes: it comes on a descriptor of its own,
+        // closed before it runs.
         let end = format!("RSMCP_{token}");
         (
-            format!("{exec}\"$@\" -c 'eval \"$(cat <&9)\" 9<&-' 9<<'{end}'"),
-            format!("{body}\n{end}\n"),
+            format!("{exec}\"$@\" -c 'eval \"$(\"$REMOTE_SANDBOX_CAT\" <&9)\" 9<&-' 9<<'{end}'"),
+            format!("unset REMOTE_SANDBOX_CAT\n{body}\n{end}\n"),
         )
     };
-    // Last, for the script has variables of its own, which must neither be nor become the caller's.
-    for (name, value) in &spec.variables {
-        let _ = writeln!(script, "export {}={}", name.as_str(), quote(value));
+    if !delivered.is_empty() {
+        script.push_str("export REMOTE_SANDBOX_CAT=\"$(command -v cat)\"\n");
     }
     // Background children that let go of both streams still hold this descriptor, so that their
     // being there shows as a pipe that stays open, at no cost for everybody else.
-    let _ = writeln!(
-        script,
-        "[ -n \"$rsmcp_within\" ] || {{ export {TOKEN_VARIABLE}={token}; exec 8>&2; }}"
-    );
+    script.push_str("[ -n \"$rsmcp_within\" ] || exec 8>&2\n");
     if spec.init.is_some() {
         let _ = writeln!(script, "export {LINE_VARIABLE}=\"$m\"");
         if spec.cwd.is_some() {
             script.push_str("export REMOTE_SANDBOX_CWD=\"$PWD\"\n");
         }
     }
+    // Last, for the script has variables of its own, which must neither be nor become the caller's.
+    for (name, value) in &spec.variables {
+        let _ = writeln!(script, "export {}={}", name.as_str(), quote(value));
+    }
+    let _ = writeln!(
+        script,
+        "{{ true >&8; }} 2>/dev/null && export {TOKEN_VARIABLE}={token}"
+    );
     // The moment that a waiting shell keeps is no business of the command.
     let how = match host.age {
         ShellAge::New => how,

@@ -81,7 +81,7 @@ rsmcp_over() {
 set -- \"$1\" \"${HOME:-/}\"
 \"$1\" \"$2/.bashrc\" \"$2/.bash_profile\" \"$2/.bash_login\" \"$2/.profile\" \"$2/.bash_aliases\" \
 \"${BASH_ENV:-$2/.bashrc}\" \"${ENV:-$2/.bashrc}\" \"${ZDOTDIR:-$2}/.zshenv\" \
-\"$2/.config/fish/config.fish\" \"$2/.config/fish/conf.d\" \"$2/.config/fish/conf.d/\"*.fish \"$2/.config/fish/fish_variables\" \
+\"${XDG_CONFIG_HOME:-$2/.config}/fish/config.fish\" \"${XDG_CONFIG_HOME:-$2/.config}/fish/conf.d\" \"${XDG_CONFIG_HOME:-$2/.config}/fish/conf.d/\"*.fish \"${XDG_CONFIG_HOME:-$2/.config}/fish/fish_variables\" \
 \"$2/.cshrc\" \"$2/.tcshrc\" \"$2/.kshrc\" \"$2/.mkshrc\" \"$2/.shrc\" \
 \"$2/.ssh/environment\" \"$2/.ssh/rc\" \"$2/.pam_environment\" \
 /etc/environment /etc/bash.bashrc /etc/bashrc /etc/profile /etc/profile.d /etc/zshenv /etc/zsh/zshenv \
@@ -93,7 +93,7 @@ rsmcp_any() { for x do [ /proc/$$/stat -nt \"$x\" ] || return 0; done; return 1;
 rsmcp_newer() {
 rsmcp_over rsmcp_any && return 0
 set -- \"${HOME:-/}\"
-rsmcp_any \"$1\" \"${ZDOTDIR:-$1}\" \"$1/.config\" \"$1/.config/fish\" \"$1/.ssh\" /etc /etc/zsh /etc/fish /etc/ssh
+rsmcp_any \"$1\" \"${ZDOTDIR:-$1}\" \"${XDG_CONFIG_HOME:-$1/.config}\" \"${XDG_CONFIG_HOME:-$1/.config}/fish\" \"$1/.ssh\" /etc /etc/zsh /etc/fish /etc/ssh
 }
 rsmcp_then=$(rsmcp_files)
 [ -n \"$rsmcp_then\" ] || { rsmcp_time=; rsmcp_then=$(rsmcp_files); }

@@ -142,7 +142,7 @@ impl HostOptions {
             checking,
             limits: limits(&raw),
             control_path: match raw.set("controlpath") {
-                Some(path) => tokens.path("controlpath", path)?,
+                Some(path) => tokens.path("controlpath", path).ok().flatten(),
                 None => None,
             },
             control_master: !matches!(raw.first("controlmaster"), None | Some("no" | "false")),

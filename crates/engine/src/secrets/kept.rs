@@ -26,22 +26,28 @@ impl KeptSecrets {
         }
     }
 
-    /// Looks them up once. One that cannot be had is told by the login that needs it.
+    /// Looks them up, once when all can be had. One that cannot is told by the login that needs it.
     pub async fn learn(&self) {
+        if self.names.is_empty() {
+            return;
+        }
         let look_up = async {
-            let looks = self.names.iter().map(|name| {
-                let (store, name) = (self.store.clone(), name.clone());
-                // A keychain may be slow, and all calls share few threads.
-                tokio::task::spawn_blocking(move || store.get(&name).ok())
-            });
-            for secret in futures::future::join_all(looks).await {
-                if let Ok(Some(secret)) = secret {
-                    self.mask.learn(secret.expose());
-                }
+            let (store, names) = (self.store.clone(), self.names.clone());
+            // A keychain may be slow, and all calls share few threads.
+            let looking = move || {
+                let look = |name| store.get(name).map_err(|_| ());
+                names.iter().map(look).collect::<Vec<_>>()
+            };
+            let found = tokio::task::spawn_blocking(looking).await.map_err(|_| ())?;
+            for secret in found.iter().flatten() {
+                self.mask.learn(secret.expose());
+            }
+            if found.iter().all(Result::is_ok) {
+                Ok(())
+            } else {
+                Err(())
             }
         };
-        if !self.names.is_empty() {
-            self.known.get_or_init(|| look_up).await;
-        }
+        let _ = self.known.get_or_try_init(|| look_up).await;
     }
 }

@@ -1,8 +1,7 @@
 //! The keychain of the system: asked in a thread of its own, so that one that hangs hangs nobody.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use keyring_core::api::CredentialStoreApi;
@@ -19,7 +18,8 @@ const MOST_WAITING: usize = 4;
 /// Under which our secrets stand in the keychain.
 const SERVICE: &str = "remote-sandbox-mcp";
 
-static WAITING: AtomicUsize = AtomicUsize::new(0);
+static WAITING: Mutex<usize> = Mutex::new(0);
+static FREED: Condvar = Condvar::new();
 
 /// Why the keychain could not be used. It never holds what the keychain gave.
 #[derive(Debug, thiserror::Error)]
@@ -122,12 +122,8 @@ fn entry(name: &str) -> Result<Entry, KeychainError> {
 fn within<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, KeychainError> + Send + 'static,
 ) -> Result<T, KeychainError> {
-    if WAITING.fetch_add(1, Ordering::SeqCst) >= MOST_WAITING {
-        WAITING.fetch_sub(1, Ordering::SeqCst);
-        return Err(KeychainError::Hangs);
-    }
+    let waiting = Waiting::take()?;
     let (tell, told) = mpsc::sync_channel(1);
-    let waiting = Waiting;
     std::thread::Builder::new()
         .name("keychain".to_owned())
         .spawn(move || {
@@ -143,9 +139,26 @@ fn within<T: Send + 'static>(
 /// Counts one thread, also when it breaks.
 struct Waiting;
 
+impl Waiting {
+    /// Waits for its turn; where none comes in time, those before it hang.
+    fn take() -> Result<Self, KeychainError> {
+        let count = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = |count: &mut usize| *count >= MOST_WAITING;
+        let (mut count, late) = FREED
+            .wait_timeout_while(count, LIMIT, full)
+            .unwrap_or_else(PoisonError::into_inner);
+        if late.timed_out() {
+            return Err(KeychainError::Hangs);
+        }
+        *count += 1;
+        Ok(Waiting)
+    }
+}
+
 impl Drop for Waiting {
     fn drop(&mut self) {
-        WAITING.fetch_sub(1, Ordering::SeqCst);
+        *WAITING.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        FREED.notify_one();
     }
 }
 
@@ -183,7 +196,7 @@ mod tests {
         );
         assert!(matches!(hang(), Err(KeychainError::Hangs)));
         drop(let_go);
-        while WAITING.load(Ordering::SeqCst) > 0 {
+        while *WAITING.lock().unwrap() > 0 {
             std::thread::yield_now();
         }
         assert!(within(|| Ok(())).is_ok());

@@ -183,7 +183,11 @@ impl Shell {
         tokio::spawn(async move {
             let rest = async {
                 outgoing.close().await;
-                while incoming.next().await.is_some() {}
+                while let Some(heard) = incoming.next().await {
+                    if matches!(heard, Heard::Closed) {
+                        break;
+                    }
+                }
             };
             let _ = tokio::time::timeout(DRAIN_LIMIT, rest).await;
             drop(open);

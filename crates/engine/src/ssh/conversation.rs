@@ -66,6 +66,8 @@ pub(super) struct Conversation<'a> {
     /// Bytes of both streams so far.
     received: u64,
     closed: bool,
+    /// Whether the connection ended before the channel was closed.
+    broken: bool,
     refused: bool,
     session: Arc<Session>,
     sink: &'a Sink,
@@ -103,6 +105,7 @@ impl<'a> Conversation<'a> {
             cut: false,
             received: 0,
             closed: false,
+            broken: false,
             refused: false,
             session,
             sink,
@@ -341,7 +344,10 @@ impl<'a> Conversation<'a> {
 
     fn take(&mut self, heard: Option<Heard>) {
         match heard {
-            None => self.closed = true,
+            None => {
+                self.closed = true;
+                self.broken = true;
+            }
             Some(Heard::NoMoreOutput) => self.whole = true,
             Some(Heard::Closed) => {
                 self.whole = true;
@@ -383,7 +389,8 @@ impl<'a> Conversation<'a> {
     /// Whether the shell ended without taking the command up. Only what was heard to its end tells
     /// that: a connection that broke may have swallowed the word.
     fn is_unused(&self) -> bool {
-        let heard_to_the_end = self.whole && self.closed && self.session.is_connected();
+        let heard_to_the_end =
+            self.whole && self.closed && !self.broken && self.session.is_connected();
         let silent = heard_to_the_end && !self.out.is_acknowledged();
         match self.age {
             ShellAge::Waiting => silent || self.refused || self.out.refused() == Some("stale"),

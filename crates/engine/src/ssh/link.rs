@@ -104,7 +104,8 @@ impl Link {
                 }
                 Err(error) => Err(NotOpened::Gone(error.to_string())),
             },
-            Link::OpenSsh(master) => match mux::open_shell(master.socket()).await {
+            Link::OpenSsh(master) => match mux::open_shell(master.socket(), master.process()).await
+            {
                 Ok((incoming, outgoing)) => Ok(Opened::OpenSsh(incoming, outgoing)),
                 Err(MuxFailure::Refused(words)) => Err(NotOpened::Refused(words)),
                 Err(failure) => {

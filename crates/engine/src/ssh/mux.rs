@@ -23,6 +23,9 @@ use super::channel::{Heard, NotTaken};
 /// The holder of the connection is a local process and answers at once.
 const ALIVE_LIMIT: Duration = Duration::from_secs(2);
 
+/// How long opening a session may take.
+const OPEN_LIMIT: Duration = Duration::from_secs(8);
+
 /// Bytes that are read from a pipe at once.
 const CHUNK: usize = 64 * 1024;
 
@@ -93,8 +96,17 @@ async fn hear(stream: &mut UnixStream) -> Result<Said, MuxFailure> {
     Ok(mux::parse(&body)?)
 }
 
-/// Opens a session with a shell in it.
-pub(super) async fn open_shell(path: &Path) -> Result<(MuxIncoming, MuxOutgoing), MuxFailure> {
+/// Opens a session with a shell in it, over the connection that `holder` holds.
+pub(super) async fn open_shell(
+    path: &Path,
+    holder: u32,
+) -> Result<(MuxIncoming, MuxOutgoing), MuxFailure> {
+    tokio::time::timeout(OPEN_LIMIT, open(path, holder))
+        .await
+        .unwrap_or(Err(MuxFailure::Silent))
+}
+
+async fn open(path: &Path, holder: u32) -> Result<(MuxIncoming, MuxOutgoing), MuxFailure> {
     let mut stream = connect(path).await?;
     let (stdin, input) = io::pipe()?;
     let (output, stdout) = io::pipe()?;
@@ -115,7 +127,7 @@ pub(super) async fn open_shell(path: &Path) -> Result<(MuxIncoming, MuxOutgoing)
     let gone = Arc::new(AtomicBool::new(false));
     tokio::spawn(watch(
         stream,
-        path.to_owned(),
+        (path.to_owned(), holder),
         tell,
         stop.clone(),
         gone.clone(),
@@ -124,7 +136,7 @@ pub(super) async fn open_shell(path: &Path) -> Result<(MuxIncoming, MuxOutgoing)
         output: Some(receiver(output.into())?),
         errors: Some(receiver(errors.into())?),
         told: Some(told),
-        said_all: false,
+        end: End::NotYet,
         gone,
     };
     let input = pipe::Sender::from_owned_fd(input.into())?;
@@ -161,18 +173,16 @@ async fn pass(stream: &UnixStream, descriptor: BorrowedFd<'_>) -> io::Result<()>
 /// thrown away with it. Closing it closes the session.
 async fn watch(
     mut stream: UnixStream,
-    path: PathBuf,
+    (path, holder): (PathBuf, u32),
     tell: mpsc::Sender<u32>,
     stop: CancellationToken,
     gone: Arc<AtomicBool>,
 ) {
-    let mut ended = false;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             said = hear(&mut stream) => match said {
                 Ok(Said::Exited(status)) => {
-                    ended = true;
                     let _ = tell.send(status).await;
                 }
                 Ok(_) => {}
@@ -180,8 +190,9 @@ async fn watch(
             },
         }
     }
-    // Without a status it matters whether the session is gone or the whole connection.
-    if !ended && alive(&path).await.is_err() {
+    // It matters whether the session has ended or the whole connection; another holder on the same
+    // socket is another connection.
+    if alive(&path).await.ok() != Some(holder) {
         gone.store(true, Ordering::Release);
     }
 }
@@ -192,8 +203,16 @@ pub(super) struct MuxIncoming {
     errors: Option<pipe::Receiver>,
     /// Brings the exit status; closed when the session is.
     told: Option<mpsc::Receiver<u32>>,
-    said_all: bool,
+    end: End,
     gone: Arc<AtomicBool>,
+}
+
+/// How much of the end of a session was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    NotYet,
+    NoMoreOutput,
+    Closed,
 }
 
 /// Which of the two streams something came from.
@@ -208,15 +227,8 @@ impl MuxIncoming {
     /// caller stops waiting.
     pub(super) async fn next(&mut self) -> Option<Heard> {
         loop {
-            if self.output.is_none() && self.errors.is_none() {
-                if !self.said_all && !self.gone.load(Ordering::Acquire) {
-                    self.said_all = true;
-                    return Some(Heard::NoMoreOutput);
-                }
-                if self.told.is_none() {
-                    let gone = self.gone.load(Ordering::Acquire);
-                    return (!gone).then_some(Heard::Closed);
-                }
+            if self.output.is_none() && self.errors.is_none() && self.told.is_none() {
+                return self.next_of_the_end();
             }
             let (output, errors) = (&mut self.output, &mut self.errors);
             let (source, read) = tokio::select! {
@@ -238,6 +250,26 @@ impl MuxIncoming {
                 (Source::Errors, Some((_, chunk))) => return Some(Heard::Err(chunk.freeze())),
                 (_, None) => {}
             }
+        }
+    }
+}
+
+impl MuxIncoming {
+    /// The end of the output is only believed once it is known that the connection outlives it.
+    fn next_of_the_end(&mut self) -> Option<Heard> {
+        if self.gone.load(Ordering::Acquire) {
+            return None;
+        }
+        match self.end {
+            End::NotYet => {
+                self.end = End::NoMoreOutput;
+                Some(Heard::NoMoreOutput)
+            }
+            End::NoMoreOutput => {
+                self.end = End::Closed;
+                Some(Heard::Closed)
+            }
+            End::Closed => None,
         }
     }
 }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use remote_sandbox_core::config::{AliasSettings, Reach, SshAlias, SshAliasError, SshSettings};
+use remote_sandbox_core::config::{
+    AliasSettings, HostKeyPolicy, HostKeySettings, Reach, SshAlias, SshAliasError, SshSettings,
+};
 use remote_sandbox_core::output::clean_line;
 use remote_sandbox_core::shell::quote;
 use remote_sandbox_core::ssh_config::Asked;
@@ -122,15 +124,17 @@ impl Trouble {
 #[derive(Debug)]
 pub(crate) struct Master {
     socket: PathBuf,
+    process: u32,
     closed: AtomicBool,
     /// The program, when it is ours; the user's own is never ended.
     own: std::sync::Mutex<Option<Piped>>,
 }
 
 impl Master {
-    fn new(socket: PathBuf, own: Option<Piped>) -> Self {
+    fn new(socket: PathBuf, process: u32, own: Option<Piped>) -> Self {
         Master {
             socket,
+            process,
             closed: AtomicBool::new(false),
             own: std::sync::Mutex::new(own),
         }
@@ -139,6 +143,11 @@ impl Master {
     /// Its control socket.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
+    }
+
+    /// The process that holds the connection.
+    pub(crate) fn process(&self) -> u32 {
+        self.process
     }
 
     /// Whether it is known to be gone.
@@ -178,7 +187,7 @@ pub(crate) async fn reach(
     let mut found = None;
     if let Some(path) = options.control_path {
         match mux::alive(&path).await {
-            Ok(_) => return Ok(Master::new(path, None)),
+            Ok(process) => return Ok(Master::new(path, process, None)),
             Err(failure) => found = Some(failure),
         }
     }
@@ -193,7 +202,7 @@ pub(crate) async fn reach(
     let line = target.line(&socket, dialer);
     let own = Piped::start(&line, dialer.secrets.hidden())?;
     match tokio::time::timeout(limit, logged_in(own, &socket)).await {
-        Ok(Ok(own)) => Ok(Master::new(socket, Some(own))),
+        Ok(Ok((own, process))) => Ok(Master::new(socket, process, Some(own))),
         Ok(Err(words)) => Err(OpenSshError::Login {
             host,
             trouble: Trouble::of(&words),
@@ -204,20 +213,23 @@ pub(crate) async fn reach(
 }
 
 /// Waits for the login; gives the program back, or its last words.
-async fn logged_in(mut own: Piped, socket: &Path) -> Result<Piped, String> {
+async fn logged_in(mut own: Piped, socket: &Path) -> Result<(Piped, u32), String> {
     let words = own.words();
-    let mut byte = [0];
+    let mut noise = [0; 1024];
     loop {
         tokio::select! {
-            _ = own.read(&mut byte) => {
-                // It has ended; its words may come a moment later.
-                tokio::time::sleep(PAUSE).await;
-                return Err(words.text());
+            read = own.read(&mut noise) => {
+                // Login files may print what they like.
+                if !matches!(read, Ok(1..)) {
+                    // It has ended; its words may come a moment later.
+                    tokio::time::sleep(PAUSE).await;
+                    return Err(words.text());
+                }
             }
             () = tokio::time::sleep(PAUSE) => {}
         }
-        if mux::alive(socket).await.is_ok() {
-            return Ok(own);
+        if let Ok(process) = mux::alive(socket).await {
+            return Ok((own, process));
         }
     }
 }
@@ -265,7 +277,7 @@ impl Target {
                 hops: Vec::new(),
             },
             key_file: entry.key_file.clone(),
-            options: known_hosts(&entry.host_keys.known_hosts_files),
+            options: trust(&entry.host_keys, entry.policy_is_given),
         }
     }
 
@@ -282,14 +294,15 @@ impl Target {
                 hops: Vec::new(),
             },
             key_file: settings.key_file.clone(),
-            options: known_hosts(&settings.host_keys.known_hosts_files),
+            options: trust(&settings.host_keys, true),
         })
     }
 
     /// The line that logs in and holds the connection for as long as we hold its standard input: if
     /// this program is killed, the connection goes with it.
     fn line(&self, socket: &Path, dialer: &Dialer) -> String {
-        let control = format!("ControlPath={}", socket.display());
+        let path = socket.display().to_string().replace('%', "%%");
+        let control = format!("ControlPath=\"{path}\"");
         let mut words = vec!["ssh".to_owned(), "-T".to_owned(), "-x".to_owned()];
         if let Some(file) = dialer.routes.configuration() {
             words.extend(["-F".to_owned(), file.display().to_string()]);
@@ -330,13 +343,22 @@ const FIXED_OPTIONS: [&str; 9] = [
     "ServerAliveCountMax=3",
 ];
 
-fn known_hosts(files: &[PathBuf]) -> Vec<String> {
-    if files.is_empty() {
-        return Vec::new();
+/// What an entry says itself about whom to trust; the rest is left to the configuration of `ssh`.
+fn trust(settings: &HostKeySettings, policy_is_given: bool) -> Vec<String> {
+    let mut options = Vec::new();
+    if policy_is_given && settings.policy == HostKeyPolicy::Strict {
+        options.push("StrictHostKeyChecking=yes".to_owned());
     }
-    let files: Vec<String> = files
-        .iter()
-        .map(|file| format!("\"{}\"", file.display()))
-        .collect();
-    vec![format!("UserKnownHostsFile={}", files.join(" "))]
+    if let Some(name) = &settings.name {
+        options.push(format!("HostKeyAlias={name}"));
+    }
+    if !settings.known_hosts_files.is_empty() {
+        let files: Vec<String> = settings
+            .known_hosts_files
+            .iter()
+            .map(|file| format!("\"{}\"", file.display()))
+            .collect();
+        options.push(format!("UserKnownHostsFile={}", files.join(" ")));
+    }
+    options
 }

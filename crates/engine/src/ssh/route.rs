@@ -227,7 +227,10 @@ impl RouteFinder {
         settings.password.clone_from(&entry.password);
         settings.key_file.clone_from(&entry.key_file);
         if !settings.names_no_credential() {
-            settings.identities = Identities::default();
+            settings.identities = Identities {
+                certificates: settings.identities.certificates,
+                ..Identities::default()
+            };
         }
         let own = &entry.host_keys;
         if entry.policy_is_given {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::channel::Shell;
 use super::line::Line;
 use super::link::{Link, NotOpened, Opened};
-use super::warm::WarmShells;
+use super::warm::{self, WarmShells};
 use crate::clock;
 
 /// Most channels on one connection; OpenSSH allows ten, and two are kept for ending processes.
@@ -198,18 +198,23 @@ impl Session {
         let session = self.clone();
         // A caller may give up meanwhile; the channel must not stay open on the host then.
         tokio::spawn(async move {
-            let opened = session.link.open().await;
-            if let Err((Ok(unwanted), _counted)) = give.send((opened, counted)) {
-                unwanted.close().await;
-            }
+            let result = session.link.open().await;
+            // Whatever is not taken closes itself.
+            let _ = give.send(result.map(|opened| Given(Some((opened, counted)))));
         });
-        let Ok((opened, open)) = take.await else {
+        let Ok(opened) = take.await else {
             return Err(ChannelError::Gone(self.farewell()));
         };
         match opened {
-            Ok(opened) => Ok((opened, open)),
+            Ok(mut given) => given
+                .0
+                .take()
+                .ok_or_else(|| ChannelError::Gone(self.farewell())),
             Err(NotOpened::Refused(_)) if others > 0 => {
-                self.limit.fetch_min(others.max(1), Ordering::AcqRel);
+                let before = self.limit.fetch_min(others.max(1), Ordering::AcqRel);
+                if before.min(others) < warm::FEWEST_SESSIONS {
+                    self.warm.discard();
+                }
                 Err(ChannelError::Full)
             }
             Err(NotOpened::Refused(words)) => Err(ChannelError::Refused(words)),
@@ -242,6 +247,23 @@ impl Session {
             .timeout_program
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = program;
+    }
+}
+
+/// A channel on its way to whoever asked for it; one that does not arrive is closed.
+struct Given(Option<(Opened, OpenChannel)>);
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        // At the end of the program there is nobody to do it, and no need.
+        if let Some((opened, open)) = self.0.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move {
+                opened.close().await;
+                drop(open);
+            });
+        }
     }
 }
 

@@ -22,7 +22,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const USED_LATELY: Duration = Duration::from_secs(300);
 
 /// A server that allows fewer sessions needs them all for commands.
-const FEWEST_SESSIONS: usize = 4;
+pub(super) const FEWEST_SESSIONS: usize = 4;
 
 /// How long the host may take to open a session in advance.
 const OPEN_LIMIT: Duration = Duration::from_secs(8);
@@ -71,7 +71,22 @@ struct State {
 struct Waiting {
     since: Instant,
     ready: Arc<AtomicBool>,
-    ask: oneshot::Sender<oneshot::Sender<Shell>>,
+    ask: oneshot::Sender<oneshot::Sender<Handed>>,
+}
+
+/// A shell on its way to whoever asked for it; one that does not arrive ends.
+#[derive(Debug)]
+struct Handed(Option<Shell>);
+
+impl Drop for Handed {
+    fn drop(&mut self) {
+        // At the end of the program there is nobody to do it, and no need.
+        if let Some(shell) = self.0.take()
+            && tokio::runtime::Handle::try_current().is_ok()
+        {
+            shell.dismiss();
+        }
+    }
 }
 
 impl Waiting {
@@ -114,7 +129,8 @@ impl WarmShells {
             let (waiting, patience) = self.pop()?;
             let (give, take) = oneshot::channel();
             if waiting.ask.send(give).is_ok()
-                && let Ok(Ok(shell)) = tokio::time::timeout(patience, take).await
+                && let Ok(Ok(mut handed)) = tokio::time::timeout(patience, take).await
+                && let Some(shell) = handed.0.take()
             {
                 return Some(shell);
             }
@@ -214,7 +230,7 @@ enum Parting {
 }
 
 impl Keeper {
-    async fn keep(self, asked: oneshot::Receiver<oneshot::Sender<Shell>>) {
+    async fn keep(self, asked: oneshot::Receiver<oneshot::Sender<Handed>>) {
         let starting = tokio::time::timeout(OPEN_LIMIT, self.session.start_shell());
         let Ok(Ok(shell)) = starting.await else {
             return;
@@ -238,7 +254,7 @@ impl Keeper {
     async fn hold(
         &self,
         mut shell: Shell,
-        asked: oneshot::Receiver<oneshot::Sender<Shell>>,
+        asked: oneshot::Receiver<oneshot::Sender<Handed>>,
     ) -> Parting {
         let token = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
         let local = self.session.warm().state().local;
@@ -250,21 +266,23 @@ impl Keeper {
             shell.dismiss();
             return Parting::Ended;
         }
+        let mut wanted: Option<oneshot::Sender<Handed>> = None;
         let parting = loop {
             let ready = gate.is_open();
+            if ready && let Some(give) = wanted.take() {
+                return match give.send(Handed(Some(shell))) {
+                    Ok(()) => Parting::Served,
+                    // Dropping it ends it.
+                    Err(_) => Parting::TooLate,
+                };
+            }
             tokio::select! {
                 biased;
-                give = &mut asked, if ready => {
-                    let Ok(give) = give else {
-                        shell.dismiss();
-                        return Parting::Served;
-                    };
-                    let Err(shell) = give.send(shell) else {
-                        return Parting::Served;
-                    };
-                    shell.dismiss();
-                    return Parting::TooLate;
-                }
+                give = &mut asked, if wanted.is_none() => match give {
+                    Ok(give) => wanted = Some(give),
+                    // Nobody can ask any more.
+                    Err(_) => break Parting::Served,
+                },
                 heard = shell.incoming.next() => match heard {
                     Some(Heard::Out(data)) => {
                         let _ = gate.pass(&data);
