@@ -187,7 +187,7 @@ async fn variables_with_the_names_of_our_own_do_no_harm() {
         "n",
         "PWD",
         "rsmcp_within",
-        "REMOTE_SANDBOX_LINE",
+        "rsmcp_fast",
     ];
     let env: serde_json::Map<String, Value> = names
         .iter()
