@@ -217,7 +217,7 @@ def measure(bench: Bench) -> None:
         "silent": lambda link: measure_silent(bench) if link == LOOPBACK else None}
     for link in (LOOPBACK, DELAYED):
         for name, phase in phases.items():
-            if name.startswith(bench.options.only):
+            if name.startswith(tuple(bench.options.only.split(","))):
                 say(f"{link}: {name}")
                 phase(link)
 
@@ -230,7 +230,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=15, help="warm commands per round")
     parser.add_argument("--quick", action="store_true", help="few repetitions, to see that everything works")
-    parser.add_argument("--only", default="", help="one part: fresh, warm, login-file, probe, silent")
+    parser.add_argument("--only", default="", help="some parts, with commas: fresh, warm, login-file, probe, silent")
     parser.add_argument("--out", type=pathlib.Path, default=HERE, help="where RESULTS.md and results.png go")
     parser.add_argument("--json", type=pathlib.Path, required=True, help="where every single value goes")
     options = parser.parse_args()

@@ -180,15 +180,7 @@ async fn long_command_after_a_long_init_runs_whole() {
 #[tokio::test]
 async fn variables_with_the_names_of_our_own_do_no_harm() {
     let (_sshd, client) = sandbox(json!({"init": "true", "workdir": "/tmp"})).await;
-    let names = [
-        "m",
-        "t",
-        "k",
-        "n",
-        "PWD",
-        "rsmcp_within",
-        "rsmcp_fast",
-    ];
+    let names = ["m", "t", "k", "n", "PWD", "rsmcp_within", "rsmcp_fast"];
     let env: serde_json::Map<String, Value> = names
         .iter()
         .map(|name| ((*name).to_owned(), json!("mine")))
