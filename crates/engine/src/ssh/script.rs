@@ -18,6 +18,9 @@ const LONGEST_ANSWER: usize = 4 * 1024 * 1024;
 const REFUSALS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// How often in a row a host may close a new channel without a word.
+const TAKEN_BACK: u32 = 2;
+
 /// Why a script gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptFailure {
@@ -63,10 +66,19 @@ async fn run_whole_script(
             return answer;
         }
     }
-    let starting = tokio::time::timeout_at(deadline, start_shell(&session));
-    let shell = starting.await.map_err(|_| ScriptFailure::Late)??;
-    warm::refill(&session, Use::Script);
-    run_in(&session, shell, script, deadline).await
+    let mut taken_back = 0;
+    loop {
+        let starting = tokio::time::timeout_at(deadline, start_shell(&session));
+        let shell = starting.await.map_err(|_| ScriptFailure::Late)??;
+        warm::refill(&session, Use::Script);
+        match run_in(&session, shell, script.clone(), deadline).await {
+            // The host closed the channel, and the connection stands.
+            Err(ScriptFailure::Lost(_)) if taken_back < TAKEN_BACK && session.is_live() => {
+                taken_back += 1;
+            }
+            answer => return answer,
+        }
+    }
 }
 
 /// A new shell. Where the host allows one session, the one that was just closed may still count.
