@@ -9,6 +9,7 @@
 pub mod config;
 pub mod doctor;
 pub mod failure;
+mod glob;
 pub mod hostkey;
 pub mod ids;
 pub mod mux;

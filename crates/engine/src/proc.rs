@@ -42,6 +42,23 @@ pub enum CommandError {
     Failed(std::process::ExitStatus),
 }
 
+/// A command without the `hidden` variables whose output is read and that is given no input.
+fn command(
+    arguments: &[String],
+    hidden: &[String],
+) -> Result<tokio::process::Command, CommandError> {
+    let (program, rest) = arguments.split_first().ok_or(CommandError::Empty)?;
+    let mut command = tokio::process::Command::new(program);
+    for name in hidden {
+        command.env_remove(name);
+    }
+    command
+        .args(rest)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    Ok(command)
+}
+
 /// Runs a command without the `hidden` variables and returns what it printed; its standard error is
 /// not kept, it may hold secrets.
 pub async fn capture_output(
@@ -49,17 +66,7 @@ pub async fn capture_output(
     hidden: &[String],
     limit: Duration,
 ) -> Result<Vec<u8>, CommandError> {
-    let Some((program, rest)) = arguments.split_first() else {
-        return Err(CommandError::Empty);
-    };
-    let mut command = tokio::process::Command::new(program);
-    for name in hidden {
-        command.env_remove(name);
-    }
-    let mut child = command
-        .args(rest)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
+    let mut child = command(arguments, hidden)?
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()
@@ -99,17 +106,7 @@ pub async fn capture_both(
     limit: Duration,
     most_bytes: u64,
 ) -> Result<Captured, CommandError> {
-    let Some((program, rest)) = arguments.split_first() else {
-        return Err(CommandError::Empty);
-    };
-    let mut command = tokio::process::Command::new(program);
-    for name in hidden {
-        command.env_remove(name);
-    }
-    let mut child = command
-        .args(rest)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
+    let mut child = command(arguments, hidden)?
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()

@@ -63,13 +63,13 @@ async fn directory_that_is_replaced_is_entered_anew() {
     let Some((user, sshd, client)) = account(TestUser::builder()).await else {
         return;
     };
-    login_file(&user, ".bashrc", "cd ~/work\n");
-    login_file(&user, "work/which", "first\n");
+    login_file(&user, ".bashrc", "cd ~/place\n");
+    login_file(&user, "place/which", "first\n");
     assert_eq!(out(&client, "cat which").await, "first");
     assert!(shells_wait(&sshd, 2).await, "{:?}", sshd.command_pids());
     out(
         &client,
-        "mv ~/work ~/old; mkdir ~/work; echo second > ~/work/which",
+        "mv ~/place ~/old; mkdir ~/place; echo second > ~/place/which",
     )
     .await;
     assert_eq!(out(&client, "cat which").await, "second");

@@ -10,6 +10,7 @@ use super::{
     Place, Problem, Reach, SANDBOXES_MAX, SandboxConfig, SandboxEntry, SshAlias, Surroundings,
     Transport,
 };
+use crate::glob;
 use crate::ids::SandboxName;
 
 const KEY: &str = "import_ssh_config";
@@ -47,29 +48,7 @@ impl HostPattern {
     /// Whether the pattern fits a name, whatever follows from that.
     pub fn matches(&self, name: &str) -> bool {
         let name: Vec<char> = name.chars().collect();
-        let (mut at, mut from) = (0, 0);
-        // Only the last star has to be tried again: an earlier one that takes more gains nothing.
-        let mut star = None;
-        while let Some(character) = name.get(from) {
-            match self.glob.get(at) {
-                Some('*') => {
-                    star = Some((at, from));
-                    at += 1;
-                }
-                Some(wanted) if *wanted == '?' || wanted == character => {
-                    at += 1;
-                    from += 1;
-                }
-                _ => match &mut star {
-                    Some((star_at, taken)) => {
-                        *taken += 1;
-                        (at, from) = (*star_at + 1, *taken);
-                    }
-                    None => return false,
-                },
-            }
-        }
-        self.glob.iter().skip(at).all(|rest| *rest == '*')
+        glob::matches(&self.glob, &name, |wanted, character| wanted == character)
     }
 
     /// Whether a name that fits is left out instead of taken.

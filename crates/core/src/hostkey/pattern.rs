@@ -1,5 +1,6 @@
 //! The host field of a known_hosts line: a list of patterns or one hashed name.
 
+use crate::glob;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -76,34 +77,10 @@ fn list_matches(list: &[u8], name: &[u8]) -> bool {
 }
 
 /// `*` stands for any run of bytes, `?` for one byte; ASCII case is ignored.
-///
-/// Going back only to the last `*` keeps the work within pattern length times name length.
 fn glob_matches(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut read) = (0, 0);
-    let mut last_star: Option<(usize, usize)> = None;
-    while let Some(byte) = name.get(read) {
-        match pattern.get(at) {
-            Some(b'*') => {
-                last_star = Some((at, read));
-                at += 1;
-            }
-            Some(wanted) if *wanted == b'?' || wanted.eq_ignore_ascii_case(byte) => {
-                at += 1;
-                read += 1;
-            }
-            _ => {
-                let Some((star, taken)) = last_star else {
-                    return false;
-                };
-                last_star = Some((star, taken + 1));
-                at = star + 1;
-                read = taken + 1;
-            }
-        }
-    }
-    pattern
-        .get(at..)
-        .is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
+    glob::matches(pattern, name, |wanted: u8, byte: u8| {
+        wanted.eq_ignore_ascii_case(&byte)
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Scripts that travel to a host on standard input, and what the host says back about them.
 //!
-//! The login shell only ever sees the constant [`CONSTANT_COMMAND`], or a line of [`in_request`] in which
-//! nothing means anything to it; everything a user or an agent wrote is parsed by `sh`, inside single quotes made by [`quote`]. So fish, zsh, csh and busybox
+//! The login shell only ever sees the constant [`CONSTANT_COMMAND`]; everything a user or an agent
+//! wrote is parsed by `sh`, inside single quotes made by [`quote`]. So fish, zsh, csh and busybox
 //! logins all behave the same, and no text of the caller reaches a shell unquoted by accident.
 
 mod clean;
@@ -27,28 +27,6 @@ pub const CONSTANT_COMMAND: &str = "exec sh";
 
 /// The environment variable that carries the run token into every process of a run.
 pub const TOKEN_VARIABLE: &str = "REMOTE_SANDBOX_RUN";
-
-/// Longest command line that every server takes; dropbear refuses 9000 bytes.
-const LONGEST_REQUEST: usize = 8000;
-
-/// The command line that carries a whole script, so that it need not wait for the host to start a
-/// shell first. No login shell takes any of its characters for its own: all but plain ones are
-/// escaped. `None` for a script that is too long, which then goes the other way.
-pub fn in_request(script: &str) -> Option<String> {
-    if script.len() > LONGEST_REQUEST {
-        return None;
-    }
-    let mut line = String::from("exec sh -c 'eval \"$(printf %b \"$1\")\"' sh '");
-    for byte in script.bytes() {
-        if byte.is_ascii_alphanumeric() || b"_./:=-".contains(&byte) {
-            line.push(char::from(byte));
-        } else {
-            line.push_str(&format!("\\0{byte:03o}"));
-        }
-    }
-    line.push('\'');
-    (line.len() <= LONGEST_REQUEST).then_some(line)
-}
 
 /// Quotes text for a POSIX shell so that it stands for exactly itself.
 ///

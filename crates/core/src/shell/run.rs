@@ -243,12 +243,6 @@ impl RunSpec {
         &self.command
     }
 
-    /// Whether it holds nothing that a list of processes must not show: a command is seen there, but
-    /// neither its input nor its variables, nor the text of the sandbox, which may hold keys.
-    pub fn may_be_seen(&self) -> bool {
-        self.variables.is_empty() && self.stdin.is_none() && self.init.is_none()
-    }
-
     /// Whether text of the sandbox runs before the command.
     pub fn has_init(&self) -> bool {
         self.init.is_some()

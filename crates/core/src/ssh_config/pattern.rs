@@ -1,35 +1,12 @@
 //! Patterns of names and files.
 
+use crate::glob;
+
 /// Whether a pattern, in which `*` stands for any text and `?` for one byte, describes a text.
-///
-/// Going back only to the last `*` keeps the work within pattern length times text length.
 pub fn matches_pattern(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    let (mut at, mut read) = (0, 0);
-    let mut last_star: Option<(usize, usize)> = None;
-    while let Some(byte) = text.get(read) {
-        match pattern.get(at) {
-            Some(b'*') => {
-                last_star = Some((at, read));
-                at += 1;
-            }
-            Some(wanted) if *wanted == b'?' || wanted == byte => {
-                at += 1;
-                read += 1;
-            }
-            _ => {
-                let Some((star, taken)) = last_star else {
-                    return false;
-                };
-                last_star = Some((star, taken + 1));
-                at = star + 1;
-                read = taken + 1;
-            }
-        }
-    }
-    pattern
-        .get(at..)
-        .is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
+    glob::matches(pattern.as_bytes(), text.as_bytes(), |wanted, byte| {
+        wanted == byte
+    })
 }
 
 /// Whether a list describes a name: one pattern must, and none with `!` may.

@@ -118,18 +118,16 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Sends the script, unless it went with the request, and listens to the end; also gives back a channel that is still open.
+    /// Sends the script and listens to the end; also gives back a channel that is still open.
     pub(super) async fn hold(
         mut self,
         pool: &Pool,
         order: &mut Order,
         outgoing: &Outgoing,
-        script: Option<String>,
+        script: String,
     ) -> (Option<Incoming>, Result<Ended, NotStarted>) {
         let send = async {
-            if let Some(script) = script {
-                outgoing.send(script).await?;
-            }
+            outgoing.send(script).await?;
             outgoing.finish().await
         };
         tokio::pin!(send);

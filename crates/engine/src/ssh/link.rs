@@ -81,17 +81,12 @@ impl Link {
                 // Only a host that is there can refuse.
                 Err(NotOpened::Refused(_)) => true,
                 Err(NotOpened::Gone(_)) => false,
-                Ok(opened) => match opened.start(CONSTANT_COMMAND.to_owned()).await {
+                Ok(opened) => match opened.start().await {
                     Ok((incoming, outgoing)) => ends(incoming, outgoing).await,
                     Err(_) => false,
                 },
             },
         }
-    }
-
-    /// Whether a session can be asked for first and told what to run then.
-    pub(super) fn takes_requests(&self) -> bool {
-        matches!(self, Link::Builtin(_))
     }
 
     /// Asks for a session; nothing of a caller is sent yet, so it may be asked again.
@@ -126,12 +121,12 @@ pub(super) enum Opened {
 }
 
 impl Opened {
-    /// Says what to run; that is [`CONSTANT_COMMAND`] where the link takes no requests.
-    pub(super) async fn start(self, line: String) -> Result<(Incoming, Outgoing), russh::Error> {
+    /// Starts a shell in it.
+    pub(super) async fn start(self) -> Result<(Incoming, Outgoing), russh::Error> {
         match self {
             Opened::Builtin(channel) => {
                 let (incoming, outgoing) = channel.split();
-                outgoing.exec(true, line).await?;
+                outgoing.exec(true, CONSTANT_COMMAND).await?;
                 Ok((Incoming::Builtin(incoming), Outgoing::Builtin(outgoing)))
             }
             Opened::OpenSsh(incoming, outgoing) => {

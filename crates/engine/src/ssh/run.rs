@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use remote_sandbox_core::outcome::StopReason;
-use remote_sandbox_core::shell::{CONSTANT_COMMAND, HostFacts, ShellAge, in_request, run_script};
+use remote_sandbox_core::shell::{HostFacts, ShellAge, run_script};
 use tokio::sync::watch;
 
 use super::channel::Shell;
-use super::conversation::{Conversation, lost};
+use super::conversation::Conversation;
 use super::interruption::stopped;
-use super::link::Opened;
 use super::pool::{Eagerness, Pool, PoolError};
-use super::session::{ChannelError, OpenChannel, Place, Session};
+use super::session::{ChannelError, Place, Session};
 use super::warm::{self, Use};
 use crate::clock;
 use crate::sandbox::{Ended, Order, Sink};
@@ -77,27 +76,11 @@ impl NotStarted {
     }
 }
 
-/// A place to run a command in.
+/// A shell to run a command in, and how old it is.
 struct Found {
     place: Place,
-    ground: Ground,
-}
-
-/// What the place has already.
-enum Ground {
-    /// A shell that waits for a script.
-    Shell(Shell),
-    /// Only a channel.
-    Channel(Opened, OpenChannel),
-}
-
-impl Ground {
-    fn age(&self) -> ShellAge {
-        match self {
-            Ground::Shell(_) => ShellAge::Waiting,
-            Ground::Channel(..) => ShellAge::New,
-        }
-    }
+    shell: Shell,
+    age: ShellAge,
 }
 
 /// Runs a command to its end.
@@ -110,7 +93,7 @@ pub(super) async fn run(pool: &Pool, mut order: Order, sink: &Sink) -> Result<En
             Ok(found) => found?,
             Err(_) => return Err(PoolError::Cancelled.into()),
         };
-        let age = found.ground.age();
+        let age = found.age;
         match run_in(pool, &mut order, sink, found).await {
             // The shell ended before it took the command up, and said so or was heard to the end.
             Err(NotStarted::Unused) if age == ShellAge::Waiting => wanted = ShellAge::New,
@@ -127,9 +110,8 @@ async fn run_in(
     sink: &Sink,
     found: Found,
 ) -> Result<Ended, NotStarted> {
-    let Found { place, ground } = found;
+    let Found { place, shell, age } = found;
     let session = place.session().clone();
-    let age = ground.age();
     let seconds = order.timeout.as_secs_f64().ceil() as u64 + LAST_RESORT_GRACE_S;
     let host = HostFacts {
         program: session.timeout_program(),
@@ -137,29 +119,6 @@ async fn run_in(
         tells_signals: session.tells_signals(),
     };
     let script = run_script(&order.spec, &order.token, seconds, host);
-    let (shell, script) = match ground {
-        Ground::Shell(shell) => (shell, Some(script)),
-        Ground::Channel(opened, open) => {
-            // A script within the request saves the way back and forth in which a shell starts.
-            let whole = (session.takes_requests() && order.spec.may_be_seen())
-                .then(|| in_request(&script))
-                .flatten();
-            let script = whole.is_none().then_some(script);
-            let line = whole.unwrap_or_else(|| CONSTANT_COMMAND.to_owned());
-            let starting = tokio::time::timeout_at(order.deadline, opened.start(line));
-            let Ok(Ok((incoming, outgoing))) = starting.await else {
-                // It is most likely in nobody's hands, but nobody says so for certain.
-                session.retire();
-                return Ok(lost(&session));
-            };
-            let shell = Shell {
-                incoming,
-                outgoing,
-                open,
-            };
-            (shell, script)
-        }
-    };
     let Shell {
         incoming,
         outgoing,
@@ -190,16 +149,16 @@ async fn find_shell(pool: &Pool, order: &Order, wanted: ShellAge) -> Result<Foun
             if !session.is_awake().await {
                 return Err(ChannelError::Gone(session.farewell()));
             }
-            ground_on(&session, wanted).await
+            shell_on(&session, wanted).await
         };
         match tokio::time::timeout_at(order.deadline.min(clock::instant() + OPEN_LIMIT), starting)
             .await
         {
             // Nothing was sent yet: a new connection may be tried.
             Err(_) => session.retire(),
-            Ok(Ok(ground)) => {
+            Ok(Ok((shell, age))) => {
                 warm::refill(&session, Use::Command);
-                return Ok(Found { place, ground });
+                return Ok(Found { place, shell, age });
             }
             Ok(Err(error)) => {
                 match error {
@@ -221,14 +180,16 @@ async fn find_shell(pool: &Pool, order: &Order, wanted: ShellAge) -> Result<Foun
     }
 }
 
-async fn ground_on(session: &Arc<Session>, wanted: ShellAge) -> Result<Ground, ChannelError> {
+async fn shell_on(
+    session: &Arc<Session>,
+    wanted: ShellAge,
+) -> Result<(Shell, ShellAge), ChannelError> {
     if wanted == ShellAge::Waiting
         && let Some(shell) = session.warm().take().await
     {
-        return Ok(Ground::Shell(shell));
+        return Ok((shell, ShellAge::Waiting));
     }
-    let (opened, open) = session.open_channel().await?;
-    Ok(Ground::Channel(opened, open))
+    Ok((session.start_shell().await?, ShellAge::New))
 }
 
 /// Waits for a future unless somebody asks for the end first.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use remote_sandbox_core::shell::{CONSTANT_COMMAND, TimeoutProgram};
+use remote_sandbox_core::shell::TimeoutProgram;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -172,7 +172,7 @@ impl Session {
     /// Asks the host for a shell that waits for a script; nothing of a caller is sent yet.
     pub(super) async fn start_shell(self: &Arc<Self>) -> Result<Shell, ChannelError> {
         let (opened, open) = self.open_channel().await?;
-        match opened.start(CONSTANT_COMMAND.to_owned()).await {
+        match opened.start().await {
             Ok((incoming, outgoing)) => Ok(Shell {
                 incoming,
                 outgoing,
@@ -187,9 +187,7 @@ impl Session {
     }
 
     /// Opens a channel; a refusal while others are open teaches us the host's limit.
-    pub(super) async fn open_channel(
-        self: &Arc<Self>,
-    ) -> Result<(Opened, OpenChannel), ChannelError> {
+    async fn open_channel(self: &Arc<Self>) -> Result<(Opened, OpenChannel), ChannelError> {
         let others = self.open.fetch_add(1, Ordering::AcqRel);
         let counted = OpenChannel {
             session: self.clone(),
@@ -223,11 +221,6 @@ impl Session {
                 Err(ChannelError::Gone(self.link.farewell().unwrap_or(words)))
             }
         }
-    }
-
-    /// Whether a session can be asked for first and told what to run then.
-    pub(super) fn takes_requests(&self) -> bool {
-        self.link.takes_requests()
     }
 
     /// Whether the connection tells by which signal a command ended.
