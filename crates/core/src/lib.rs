@@ -12,6 +12,7 @@ pub mod failure;
 mod glob;
 pub mod hostkey;
 pub mod ids;
+pub mod local;
 pub mod mux;
 pub mod outcome;
 pub mod output;

@@ -15,4 +15,5 @@ pub mod proc;
 pub mod run;
 pub mod sandbox;
 pub mod secrets;
+pub mod shell;
 pub mod ssh;

@@ -7,45 +7,13 @@ use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Sig};
 
 use super::mux::{MuxIncoming, MuxOutgoing};
 use super::session::OpenChannel;
+use crate::shell::{self, Heard, Incoming as _, NotTaken, Outgoing as _, Signal};
 
 /// How long a shell may take to end at the end of its input.
 const DISMISSAL_LIMIT: Duration = Duration::from_secs(2);
 
 /// How long a channel is read on that was given up.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
-
-/// What a host says on a channel.
-#[derive(Debug)]
-pub(super) enum Heard {
-    /// The next bytes of standard output.
-    Out(bytes::Bytes),
-    /// The next bytes of standard error.
-    Err(bytes::Bytes),
-    /// No more output comes.
-    NoMoreOutput,
-    /// The process ended by itself.
-    Exited(u32),
-    /// A signal ended the process.
-    Signalled(String),
-    /// The host starts no shell.
-    Refused,
-    /// The host has closed the channel; nothing comes after this.
-    Closed,
-}
-
-/// A signal that a run is sent through the host's server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Signal {
-    /// Please end.
-    Term,
-    /// End.
-    Kill,
-}
-
-/// The channel did not take what was sent.
-#[derive(Debug, thiserror::Error)]
-#[error("the channel took nothing more")]
-pub(super) struct NotTaken;
 
 /// What comes from the host.
 pub(super) enum Incoming {
@@ -55,10 +23,8 @@ pub(super) enum Incoming {
     OpenSsh(MuxIncoming),
 }
 
-impl Incoming {
-    /// The next thing the host says; `None` when the connection is gone. Nothing is lost when the
-    /// caller stops waiting.
-    pub(super) async fn next(&mut self) -> Option<Heard> {
+impl shell::Incoming for Incoming {
+    async fn next(&mut self) -> Option<Heard> {
         let channel = match self {
             Incoming::Builtin(channel) => channel,
             Incoming::OpenSsh(session) => return session.next().await,
@@ -93,9 +59,8 @@ pub(super) enum Outgoing {
     OpenSsh(MuxOutgoing),
 }
 
-impl Outgoing {
-    /// Sends text to the shell's standard input.
-    pub(super) async fn send(&self, text: String) -> Result<(), NotTaken> {
+impl shell::Outgoing for Outgoing {
+    async fn send(&self, text: String) -> Result<(), NotTaken> {
         match self {
             Outgoing::Builtin(channel) => {
                 let sent = channel.data_bytes(text.into_bytes()).await;
@@ -105,8 +70,7 @@ impl Outgoing {
         }
     }
 
-    /// Ends the shell's standard input.
-    pub(super) async fn finish(&self) -> Result<(), NotTaken> {
+    async fn finish(&self) -> Result<(), NotTaken> {
         match self {
             Outgoing::Builtin(channel) => channel.eof().await.map_err(|_| NotTaken),
             Outgoing::OpenSsh(session) => {
@@ -116,18 +80,7 @@ impl Outgoing {
         }
     }
 
-    /// Closes the channel.
-    pub(super) async fn close(&self) {
-        match self {
-            Outgoing::Builtin(channel) => {
-                let _ = channel.close().await;
-            }
-            Outgoing::OpenSsh(session) => session.close(),
-        }
-    }
-
-    /// Has the server signal the group of the process it started, where that can be asked for.
-    pub(super) async fn signal(&self, signal: Signal) -> Result<(), NotTaken> {
+    async fn signal(&self, signal: Signal) -> Result<(), NotTaken> {
         let Outgoing::Builtin(channel) = self else {
             return Err(NotTaken);
         };
@@ -136,6 +89,18 @@ impl Outgoing {
             Signal::Kill => Sig::KILL,
         };
         channel.signal(signal).await.map_err(|_| NotTaken)
+    }
+}
+
+impl Outgoing {
+    /// Closes the channel.
+    pub(super) async fn close(&self) {
+        match self {
+            Outgoing::Builtin(channel) => {
+                let _ = channel.close().await;
+            }
+            Outgoing::OpenSsh(session) => session.close(),
+        }
     }
 }
 

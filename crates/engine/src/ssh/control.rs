@@ -12,6 +12,7 @@ use super::pool::Pool;
 use super::script::{ScriptFailure, run_script};
 use super::session::{ChannelError, Session};
 use crate::clock;
+use crate::shell::left_running;
 
 /// TERM, two seconds, KILL and the way there and back fit into this.
 const END_LIMIT: Duration = Duration::from_millis(2900);
@@ -147,13 +148,4 @@ pub(super) async fn find(
 ) -> Result<LeftRunning, ScriptFailure> {
     let report = ask(session, target, purpose, clock::instant() + FIND_LIMIT).await?;
     Ok(left_running(Some(report)))
-}
-
-/// What a report says about the processes that are left.
-pub(super) fn left_running(report: Option<EndReport>) -> LeftRunning {
-    match report {
-        None => LeftRunning::Unknown,
-        Some(report) if report.survivors.is_empty() => LeftRunning::Nothing,
-        Some(report) => LeftRunning::Processes(report.survivors),
-    }
 }

@@ -6,10 +6,11 @@ use remote_sandbox_core::shell::CONSTANT_COMMAND;
 use russh::Channel;
 use russh::client::Msg;
 
-use super::channel::{Heard, Incoming, Outgoing};
+use super::channel::{Incoming, Outgoing};
 use super::dial::Dialled;
 use super::mux::{self, MuxFailure, MuxIncoming, MuxOutgoing};
 use super::openssh::Master;
+use crate::shell::{Heard, Incoming as _, Outgoing as _};
 
 /// How long saying goodbye may take.
 const GOODBYE_LIMIT: Duration = Duration::from_millis(200);

@@ -6,13 +6,11 @@ mod backoff;
 mod certificate;
 mod channel;
 mod control;
-mod conversation;
 mod dial;
 mod dial_error;
 mod examine;
 mod hostkeys;
 mod identities;
-mod interruption;
 mod judge;
 mod jump;
 mod key_file;
@@ -62,7 +60,7 @@ pub use pool::{Dialer, PoolError};
 pub use route::RouteFinder;
 pub use route_error::RouteError;
 pub use route_files::known_aliases;
-pub use run::NotStarted;
+pub use run::RunError;
 pub use script::ScriptFailure;
 pub use secrets::{SecretError, SecretKeeper};
 pub use session::ChannelError;
@@ -206,20 +204,13 @@ impl Sandbox for SshSandbox {
     }
 
     async fn run(&self, order: Order, sink: Sink) -> Result<Ended, Failure> {
-        run::run(&self.pool, order, &sink).await.map_err(|error| match &error {
-            NotStarted::Pool(pool) => self.pool_failure(pool),
-            NotStarted::Directory { .. } => self
-                .failure(Code::NotFound, &error)
-                .hint("the command did not run; pass an existing directory as `cwd`, or make it first"),
-            NotStarted::Init { .. } => self
-                .failure(Code::InitFailed, &error)
-                .hint("the command did not run; correct `init` in the configuration of this sandbox, or what it needs on the host"),
-            NotStarted::Shell { .. } => self
-                .failure(Code::NotFound, &error)
-                .hint("the command did not run; correct `shell` in the configuration of this sandbox, or install it there"),
-            NotStarted::Refused { .. } | NotStarted::Unused => self
-                .failure(Code::RemoteRefused, &error)
-                .hint("the command did not run; log in by hand once and see what the host says"),
+        let ended = run::run(&self.pool, order, &sink).await;
+        ended.map_err(|error| match &error {
+            RunError::Pool(pool) => self.pool_failure(pool),
+            RunError::NotStarted(error) => {
+                let look = "log in by hand once and see what the host says";
+                error.failure(&self.description.name, look)
+            }
         })
     }
 

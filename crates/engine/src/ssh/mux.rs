@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::shell::{Heard, NotTaken};
 use bytes::BytesMut;
 use remote_sandbox_core::mux::{self, MuxError, Said};
 use remote_sandbox_core::shell::CONSTANT_COMMAND;
@@ -17,8 +18,6 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
-
-use super::channel::{Heard, NotTaken};
 
 /// The holder of the connection is a local process and answers at once.
 const ALIVE_LIMIT: Duration = Duration::from_secs(2);

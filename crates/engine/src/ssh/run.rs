@@ -3,21 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use remote_sandbox_core::outcome::StopReason;
-use remote_sandbox_core::shell::{HostFacts, ShellAge, run_script};
+use remote_sandbox_core::outcome::{LeftRunning, StopReason};
+use remote_sandbox_core::shell::{
+    EndReport, HostFacts, Purpose, ShellAge, Target, TimeoutProgram, run_script,
+};
 use tokio::sync::watch;
 
-use super::channel::Shell;
-use super::conversation::Conversation;
-use super::interruption::stopped;
+use super::channel::{Outgoing, Shell};
+use super::control;
 use super::pool::{Eagerness, Pool, PoolError};
 use super::session::{ChannelError, Place, Session};
 use super::warm::{self, Use};
 use crate::clock;
 use crate::sandbox::{Ended, Order, Sink};
-
-/// The host's own timer fires this much later than ours.
-const LAST_RESORT_GRACE_S: u64 = 5;
+use crate::shell::{Carrier, Conversation, LAST_RESORT_GRACE_S, NotStarted, stopped};
 
 /// A connection on which no channel opens within this time is dead or as good as dead.
 const OPEN_LIMIT: Duration = Duration::from_secs(8);
@@ -31,48 +30,53 @@ const BREAKS: u32 = 2;
 /// How often in a row a host may close a new channel without a word before anything ran on it.
 const TAKEN_BACK: u32 = 2;
 
-/// Why a command did not run.
+/// Why a command did not run on a host.
 #[derive(Debug, thiserror::Error)]
-pub enum NotStarted {
+pub enum RunError {
     /// There was no way to the host.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// The directory could not be entered.
-    #[error("the directory `{cwd}` cannot be entered: {words}")]
-    Directory {
-        /// The directory as the caller wrote it, safe to show.
-        cwd: String,
-        /// What the host said.
-        words: String,
-    },
-    /// The text that the sandbox runs before each command failed.
-    #[error("the sandbox's `init` failed: {words}")]
-    Init {
-        /// What it printed.
-        words: String,
-    },
-    /// The chosen shell is not there.
-    #[error("the host has no shell `{shell}`")]
-    Shell {
-        /// The shell.
-        shell: String,
-    },
-    /// The host would not start a shell.
-    #[error("the host did not start the command: {words}")]
-    Refused {
-        /// What the host said.
-        words: String,
-    },
-    /// The shell that had waited for the command ended before it took it up.
-    #[error("the shell that waited for the command is gone")]
-    Unused,
+    /// There was one.
+    #[error(transparent)]
+    NotStarted(#[from] NotStarted),
 }
 
-impl NotStarted {
-    fn unheard() -> Self {
-        NotStarted::Refused {
-            words: "no reason given".to_owned(),
-        }
+/// A session on a host, and how another one is had.
+struct Reached<'a> {
+    pool: &'a Pool,
+    session: Arc<Session>,
+}
+
+impl Carrier for Reached<'_> {
+    type Outgoing = Outgoing;
+
+    fn farewell(&self) -> String {
+        self.session.farewell()
+    }
+
+    fn is_connected(&self) -> bool {
+        self.session.is_connected()
+    }
+
+    async fn wait_for_end(&self, limit: Duration) {
+        self.session.wait_for_end(limit).await;
+    }
+
+    async fn answers(&self) -> bool {
+        self.session.answers().await
+    }
+
+    fn learn_timeout_program(&self, program: TimeoutProgram) {
+        self.session.learn_timeout_program(program);
+    }
+
+    async fn find(&self, target: &Target) -> Option<LeftRunning> {
+        let found = control::find(&self.session, target, Purpose::Look).await;
+        found.ok()
+    }
+
+    async fn end(&self, target: &Target, main: &Outgoing) -> Option<EndReport> {
+        control::end(self.pool, &self.session, target, main).await
     }
 }
 
@@ -84,7 +88,7 @@ struct Found {
 }
 
 /// Runs a command to its end.
-pub(super) async fn run(pool: &Pool, mut order: Order, sink: &Sink) -> Result<Ended, NotStarted> {
+pub(super) async fn run(pool: &Pool, mut order: Order, sink: &Sink) -> Result<Ended, RunError> {
     let mut wanted = ShellAge::Waiting;
     let mut taken_back = 0;
     loop {
@@ -98,8 +102,8 @@ pub(super) async fn run(pool: &Pool, mut order: Order, sink: &Sink) -> Result<En
             // The shell ended before it took the command up, and said so or was heard to the end.
             Err(NotStarted::Unused) if age == ShellAge::Waiting => wanted = ShellAge::New,
             Err(NotStarted::Unused) if taken_back < TAKEN_BACK => taken_back += 1,
-            Err(NotStarted::Unused) => return Err(NotStarted::unheard()),
-            ended => return ended,
+            Err(NotStarted::Unused) => return Err(NotStarted::unheard().into()),
+            ended => return Ok(ended?),
         }
     }
 }
@@ -124,8 +128,9 @@ async fn run_in(
         outgoing,
         open,
     } = shell;
-    let conversation = Conversation::new(&order.token, session, sink, incoming, age);
-    let (rest, ended) = conversation.hold(pool, order, &outgoing, script).await;
+    let reached = Reached { pool, session };
+    let conversation = Conversation::new(&order.token, &reached, sink, incoming, age);
+    let (rest, ended) = conversation.hold(order, &outgoing, script).await;
     drop(place);
     if let Some(incoming) = rest {
         let shell = Shell {
@@ -140,7 +145,7 @@ async fn run_in(
 
 /// A shell on a connection: one that waits where there is one, else a new one, in line where the
 /// host allows no more of them.
-async fn find_shell(pool: &Pool, order: &Order, wanted: ShellAge) -> Result<Found, NotStarted> {
+async fn find_shell(pool: &Pool, order: &Order, wanted: ShellAge) -> Result<Found, RunError> {
     let (mut refusals, mut breaks) = (0, 0);
     loop {
         let place = pool.place(order.deadline, Eagerness::Patient).await?;

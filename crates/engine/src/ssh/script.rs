@@ -3,16 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use remote_sandbox_core::output::HeadTail;
 use tokio::time::Instant;
 
-use super::channel::{Heard, Shell};
+use super::channel::Shell;
 use super::session::{ChannelError, Session};
 use super::warm::{self, Use};
 use crate::clock;
-
-/// Most bytes of a script's answer that are kept.
-const LONGEST_ANSWER: usize = 4 * 1024 * 1024;
+use crate::shell::{Answer, collect_answer};
 
 /// How often, and how soon, a host is asked again that has no session to spare for a moment.
 const REFUSALS: u32 = 20;
@@ -125,34 +122,9 @@ async fn converse(
     shell: &mut Shell,
     script: String,
 ) -> (Result<Vec<u8>, ScriptFailure>, bool) {
-    let (outgoing, incoming) = (&shell.outgoing, &mut shell.incoming);
-    let send = async {
-        outgoing.send(script).await?;
-        outgoing.finish().await
-    };
-    let receive = async {
-        let mut answer = HeadTail::new(LONGEST_ANSWER);
-        let mut finished = false;
-        while let Some(heard) = incoming.next().await {
-            match heard {
-                Heard::Out(data) => answer.push(&data),
-                Heard::Refused => return Err(ScriptFailure::Refused),
-                Heard::Exited(_) | Heard::Signalled(_) => finished = true,
-                Heard::Closed => break,
-                Heard::Err(_) | Heard::NoMoreOutput => {}
-            }
-        }
-        Ok((finished, answer))
-    };
-    tokio::pin!(send, receive);
-    // A host that ends the channel early never takes the rest of the script.
-    let received = tokio::select! {
-        received = &mut receive => received,
-        _ = &mut send => receive.await,
-    };
-    match received {
-        Ok((true, answer)) => (Ok(answer.parts().0), true),
-        Ok((false, _)) => (Err(ScriptFailure::Lost(session.farewell())), true),
-        Err(refused) => (Err(refused), false),
+    match collect_answer(&mut shell.incoming, &shell.outgoing, script).await {
+        Answer::Whole(answer) => (Ok(answer), true),
+        Answer::Broken => (Err(ScriptFailure::Lost(session.farewell())), true),
+        Answer::Refused => (Err(ScriptFailure::Refused), false),
     }
 }

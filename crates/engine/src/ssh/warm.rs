@@ -11,9 +11,10 @@ use remote_sandbox_core::shell::{Gate, noted_files, ready_script};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::channel::{Heard, Shell};
+use super::channel::Shell;
 use super::session::Session;
 use crate::clock;
+use crate::shell::{Heard, Incoming as _, Outgoing as _};
 
 /// A shell that waited longer may no longer be like a new one.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);

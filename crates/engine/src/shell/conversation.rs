@@ -1,19 +1,14 @@
 //! One command on one channel, from the script that is sent to the end that is told.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::outcome::{LeftRunning, Outcome};
 use remote_sandbox_core::output::{clean_line, clean_text};
-use remote_sandbox_core::shell::{Gate, Purpose, ShellAge, Started, Target};
+use remote_sandbox_core::shell::{Gate, ShellAge, Started, Target};
 
-use super::channel::{Heard, Incoming, NotTaken, Outgoing, Signal};
-use super::control;
 use super::interruption::{silence, stopped};
-use super::pool::Pool;
-use super::run::NotStarted;
-use super::session::Session;
+use super::{Carrier, Heard, Incoming, NotStarted, NotTaken, Outgoing, Signal, left_running};
 use crate::clock;
 use crate::sandbox::{Ended, Event, Order, Sink, Stream};
 
@@ -46,16 +41,16 @@ const FAREWELL_LIMIT: Duration = Duration::from_millis(100);
 const MOST_WORDS: usize = 20;
 
 /// The end of a run whose connection broke.
-pub(super) fn lost(session: &Session) -> Ended {
+fn lost(carrier: &impl Carrier) -> Ended {
     Ended {
         outcome: Outcome::LinkLost,
         left_running: LeftRunning::Unknown,
-        detail: Some(session.farewell()),
+        detail: Some(carrier.farewell()),
     }
 }
 
 /// What has been said so far on the channel of a run.
-pub(super) struct Conversation<'a> {
+pub(crate) struct Conversation<'a, C, I> {
     out: Gate,
     err: Gate,
     exit: Option<Outcome>,
@@ -69,10 +64,10 @@ pub(super) struct Conversation<'a> {
     /// Whether the connection ended before the channel was closed.
     broken: bool,
     refused: bool,
-    session: Arc<Session>,
+    carrier: &'a C,
     sink: &'a Sink,
     target: Target,
-    incoming: Incoming,
+    incoming: I,
     age: ShellAge,
 }
 
@@ -88,13 +83,13 @@ enum Turn {
     Silent,
 }
 
-impl<'a> Conversation<'a> {
+impl<'a, C: Carrier, I: Incoming> Conversation<'a, C, I> {
     /// A conversation in which nothing was said yet.
-    pub(super) fn new(
+    pub(crate) fn new(
         token: &RunToken,
-        session: Arc<Session>,
+        carrier: &'a C,
         sink: &'a Sink,
-        incoming: Incoming,
+        incoming: I,
         age: ShellAge,
     ) -> Self {
         Conversation {
@@ -107,7 +102,7 @@ impl<'a> Conversation<'a> {
             closed: false,
             broken: false,
             refused: false,
-            session,
+            carrier,
             sink,
             target: Target {
                 token: token.clone(),
@@ -119,13 +114,12 @@ impl<'a> Conversation<'a> {
     }
 
     /// Sends the script and listens to the end; also gives back a channel that is still open.
-    pub(super) async fn hold(
+    pub(crate) async fn hold(
         mut self,
-        pool: &Pool,
         order: &mut Order,
-        outgoing: &Outgoing,
+        outgoing: &C::Outgoing,
         script: String,
-    ) -> (Option<Incoming>, Result<Ended, NotStarted>) {
+    ) -> (Option<I>, Result<Ended, NotStarted>) {
         let send = async {
             outgoing.send(script).await?;
             outgoing.finish().await
@@ -135,7 +129,7 @@ impl<'a> Conversation<'a> {
         let ended = match turn {
             Turn::Closed => {
                 if self.exit.is_none() {
-                    self.session.wait_for_end(FAREWELL_LIMIT).await;
+                    self.carrier.wait_for_end(FAREWELL_LIMIT).await;
                 }
                 let left = self.look_after_close(order).await;
                 self.conclude(order, left)
@@ -147,9 +141,9 @@ impl<'a> Conversation<'a> {
                 }
                 self.conclude(order, left)
             }
-            Turn::Silent => Ok(lost(&self.session)),
+            Turn::Silent => Ok(lost(self.carrier)),
             Turn::Interrupt(outcome) => {
-                let left_running = self.end_processes(pool, outgoing).await;
+                let left_running = self.end_processes(outgoing).await;
                 Ok(Ended {
                     outcome,
                     left_running,
@@ -168,7 +162,7 @@ impl<'a> Conversation<'a> {
     ) -> Turn {
         let mut sent = false;
         let deadline = order.deadline;
-        let silence = silence(self.session.clone(), self.age);
+        let silence = silence(self.carrier, self.age);
         tokio::pin!(silence);
         loop {
             tokio::select! {
@@ -200,9 +194,7 @@ impl<'a> Conversation<'a> {
             biased;
             () = tokio::time::sleep_until(order.deadline) => LeftRunning::Unknown,
             _ = stopped(&mut order.stop) => LeftRunning::Unknown,
-            left = control::find(&self.session, &self.target, Purpose::Look) => {
-                left.unwrap_or(LeftRunning::Unknown)
-            }
+            left = self.carrier.find(&self.target) => left.unwrap_or(LeftRunning::Unknown),
         }
     }
 
@@ -221,9 +213,9 @@ impl<'a> Conversation<'a> {
         if self.drain_until(clock::instant() + PIPE_PATIENCE).await {
             return LeftRunning::Nothing;
         }
-        let (session, target) = (self.session.clone(), self.target.clone());
+        let (carrier, target) = (self.carrier, self.target.clone());
         let looked = {
-            let looking = control::find(&session, &target, Purpose::Look);
+            let looking = carrier.find(&target);
             tokio::pin!(looking);
             loop {
                 tokio::select! {
@@ -232,7 +224,7 @@ impl<'a> Conversation<'a> {
                 }
             }
         };
-        if let Ok(LeftRunning::Processes(processes)) = looked {
+        if let Some(LeftRunning::Processes(processes)) = looked {
             // What the command itself has left in the pipe is little, but they may write for ever.
             let rest = self.drain_while_it_flows(SHORT_QUIET);
             let _ = tokio::time::timeout(HELD_LIMIT, rest).await;
@@ -250,12 +242,12 @@ impl<'a> Conversation<'a> {
     /// the channel is silent although the connection answers, for an answer does not overtake output.
     /// Says whether the channel is closed.
     async fn drain_while_it_flows(&mut self, quiet: Duration) -> bool {
-        let session = self.session.clone();
+        let carrier = self.carrier;
         let before = self.received;
         while !self.closed && self.received - before < MOST_UNDER_WAY {
             let silent = async {
                 tokio::time::sleep(quiet).await;
-                session.answers().await
+                carrier.answers().await
             };
             tokio::select! {
                 biased;
@@ -280,8 +272,8 @@ impl<'a> Conversation<'a> {
         tokio::time::timeout_at(until, drain).await.is_ok()
     }
 
-    async fn end_processes(&mut self, pool: &Pool, outgoing: &Outgoing) -> LeftRunning {
-        let (session, target) = (self.session.clone(), self.target.clone());
+    async fn end_processes(&mut self, outgoing: &C::Outgoing) -> LeftRunning {
+        let (carrier, target) = (self.carrier, self.target.clone());
         let patience = clock::instant() + TERM_PATIENCE;
         if target.started.is_none() {
             // Login files still run, and the command would after them: only the server has hold
@@ -289,7 +281,7 @@ impl<'a> Conversation<'a> {
             signal(outgoing, Signal::Term).await;
         }
         let report = {
-            let ending = control::end(pool, &session, &target, outgoing);
+            let ending = carrier.end(&target, outgoing);
             tokio::pin!(ending);
             loop {
                 tokio::select! {
@@ -302,7 +294,7 @@ impl<'a> Conversation<'a> {
             }
         };
         let answered = report.is_some();
-        let left = control::left_running(report);
+        let left = left_running(report);
         if target.started.is_none() && self.ends_before(patience).await {
             return LeftRunning::Nothing;
         }
@@ -357,7 +349,7 @@ impl<'a> Conversation<'a> {
                 let own = self.out.pass(&data);
                 if !was_open && let Some(started) = self.out.started() {
                     self.target.started = Some(started);
-                    self.session.learn_timeout_program(started.timeout_program);
+                    self.carrier.learn_timeout_program(started.timeout_program);
                     (self.sink)(Event::Started(started));
                 }
                 if !own.is_empty() {
@@ -388,7 +380,7 @@ impl<'a> Conversation<'a> {
     /// that: a connection that broke may have swallowed the word.
     fn is_unused(&self) -> bool {
         let heard_to_the_end =
-            self.whole && self.closed && !self.broken && self.session.is_connected();
+            self.whole && self.closed && !self.broken && self.carrier.is_connected();
         let silent = heard_to_the_end && !self.out.is_acknowledged();
         match self.age {
             ShellAge::Waiting => silent || self.refused || self.out.refused() == Some("stale"),
@@ -428,7 +420,7 @@ impl<'a> Conversation<'a> {
                 detail: Some(format!(
                     "it had ended ({}), but the end of its output did not arrive: {}",
                     ending(outcome),
-                    self.session.farewell()
+                    self.carrier.farewell()
                 )),
             }),
             (Some(outcome), true, _) => Ok(Ended {
@@ -450,12 +442,12 @@ impl<'a> Conversation<'a> {
                     words: format!("{how}: {}", self.words(3)),
                 })
             }
-            (None, ..) if self.session.is_connected() => Ok(Ended {
+            (None, ..) if self.carrier.is_connected() => Ok(Ended {
                 outcome: Outcome::LinkLost,
                 left_running: LeftRunning::Unknown,
                 detail: Some("the host closed the channel without an exit status".to_owned()),
             }),
-            (None, ..) => Ok(lost(&self.session)),
+            (None, ..) => Ok(lost(self.carrier)),
         }
     }
 
@@ -481,7 +473,7 @@ impl<'a> Conversation<'a> {
 }
 
 /// Has the server signal the group of the process it started.
-async fn signal(outgoing: &Outgoing, signal: Signal) {
+async fn signal(outgoing: &impl Outgoing, signal: Signal) {
     let sent = tokio::time::timeout(SIGNAL_LIMIT, outgoing.signal(signal)).await;
     if !matches!(sent, Ok(Ok(()))) {
         tracing::debug!("a signal could not be sent");
