@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
-use crate::{clean, doctor, exec, list, secret, status};
+use crate::{clean, doctor, exec, list, secret, status, supervisor};
 
 /// MCP server that gives coding agents remote machines as sandboxes.
 ///
@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Clean(clean::Clean),
     Doctor(doctor::Doctor),
     Secret(secret::Secrets),
+    #[command(hide = true)]
+    SandboxSupervisor(supervisor::Supervisor),
 }
 
 /// A way for clients to connect.

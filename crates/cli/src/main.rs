@@ -13,6 +13,7 @@ mod secret_input;
 mod serve;
 mod status;
 mod status_page;
+mod supervisor;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Some(Command::Clean(clean)) => clean.run(common),
         Some(Command::Doctor(doctor)) => doctor.run(common),
         Some(Command::Secret(secrets)) => secrets.run(),
+        Some(Command::SandboxSupervisor(supervisor)) => supervisor.run(),
     };
     report::end(done)
 }

@@ -8,6 +8,7 @@ use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::secret::SecretNameError;
 use remote_sandbox_core::shell::ScriptError;
 use remote_sandbox_engine::engine::SetupError;
+use remote_sandbox_engine::local::SuperviseError;
 use remote_sandbox_engine::secrets::StoreError;
 use remote_sandbox_server::mcp::ServeError;
 
@@ -59,6 +60,9 @@ pub(crate) enum Failed {
     /// Secrets cannot be kept or found.
     #[error(transparent)]
     Secret(#[from] StoreError),
+    /// A sandbox on this machine could not be started.
+    #[error(transparent)]
+    Supervise(#[from] SuperviseError),
     /// Something could not be removed from a host.
     #[error("{0} of the runs could not be ended")]
     NotCleaned(usize),

@@ -41,6 +41,8 @@ pub enum Code {
     InitFailed,
     /// The record that must be written first could not be written.
     StoreUnavailable,
+    /// This is not allowed, however it is asked for.
+    PolicyDenied,
     /// The sandbox cannot do this.
     Unsupported,
     /// The caller withdrew the call.
@@ -51,7 +53,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the reference page.
-    pub const ALL: [Code; 20] = [
+    pub const ALL: [Code; 21] = [
         Code::InvalidParams,
         Code::NotFound,
         Code::NotConfigured,
@@ -69,6 +71,7 @@ impl Code {
         Code::RemoteRefused,
         Code::InitFailed,
         Code::StoreUnavailable,
+        Code::PolicyDenied,
         Code::Unsupported,
         Code::Cancelled,
         Code::Internal,
@@ -94,6 +97,7 @@ impl Code {
             Code::RemoteRefused => "remote_refused",
             Code::InitFailed => "init_failed",
             Code::StoreUnavailable => "store_unavailable",
+            Code::PolicyDenied => "policy_denied",
             Code::Unsupported => "unsupported",
             Code::Cancelled => "cancelled",
             Code::Internal => "internal",
@@ -144,6 +148,7 @@ impl Code {
             Code::StoreUnavailable => {
                 "The audit log or state folder cannot be written, so nothing was done."
             }
+            Code::PolicyDenied => "This is not allowed, however it is asked for.",
             Code::Unsupported => "The sandbox cannot do this.",
             Code::Cancelled => "The call was cancelled.",
             Code::Internal => "A fault of this program; its log on standard error has more.",

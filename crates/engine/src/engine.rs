@@ -1,6 +1,7 @@
 //! The one object behind all tools: sandboxes, runs, the audit log.
 
 mod clean;
+mod containers;
 mod examine;
 mod exec;
 mod setup;
@@ -11,11 +12,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use remote_sandbox_core::config::{Config, SandboxEntry, Settings};
+use remote_sandbox_core::config::{Config, SandboxEntry, Settings, Toolset};
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::secret::Mask;
 
 pub use clean::{LeftRun, Leftovers};
+pub use containers::{Created, NewSandbox};
 pub use examine::Examined;
 pub use exec::{ExecReport, ExecRequest, LONGEST_WAIT, USUAL_WAIT};
 pub use setup::{SetupError, load_config};
@@ -23,6 +25,7 @@ pub use survey::{Listed, Probed, Selected};
 pub use tasks::{Liveness, TaskReport, TaskRequest};
 
 use crate::audit::Audit;
+use crate::local::Locals;
 use crate::run::Registry;
 use crate::sandbox::Sandbox;
 use crate::secrets::KeptSecrets;
@@ -30,12 +33,37 @@ use crate::secrets::KeptSecrets;
 /// How long the end of the server may take.
 const SHUTDOWN_LIMIT: Duration = Duration::from_millis(4000);
 
+/// One sandbox on the way into a list.
+enum Line {
+    /// It can be used.
+    Ready(Arc<dyn Sandbox>),
+    /// It cannot.
+    Disabled { name: String, reason: String },
+}
+
+impl Line {
+    fn disabled(name: &str, reason: &dyn std::fmt::Display) -> Self {
+        Line::Disabled {
+            name: name.to_owned(),
+            reason: reason.to_string(),
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Line::Ready(sandbox) => sandbox.description().name.as_str(),
+            Line::Disabled { name, .. } => name,
+        }
+    }
+}
+
 /// Everything that tools work on.
 pub struct Engine {
     settings: Settings,
     entries: Vec<SandboxEntry>,
     problems: Vec<String>,
     sandboxes: BTreeMap<String, Arc<dyn Sandbox>>,
+    locals: Locals,
     active: Mutex<Option<String>>,
     registry: Arc<Registry>,
     audit: Arc<Audit>,
@@ -49,18 +77,57 @@ impl Engine {
         &self.settings
     }
 
+    /// Whether a group of tools is offered: as the user says, else those for sandboxes on this machine
+    /// where there always is one.
+    pub fn offers(&self, toolset: Toolset) -> bool {
+        match (&self.settings.toolsets, toolset) {
+            (Some(wanted), toolset) => wanted.contains(&toolset),
+            (None, Toolset::Containers) => self.locals.has_default(),
+        }
+    }
+
     /// What was wrong in the configuration outside a single sandbox.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
 
-    /// The names of all sandboxes that can be used, in the order of the configuration.
+    /// The names of all sandboxes that can be used: those of the configuration in its order, then those
+    /// on this machine.
     pub fn names(&self) -> Vec<String> {
         let ready = |entry: &SandboxEntry| match entry {
             SandboxEntry::Ready(sandbox) => Some(sandbox.name.to_string()),
             SandboxEntry::Disabled { .. } => None,
         };
-        self.entries.iter().filter_map(ready).collect()
+        let mut names: Vec<String> = self.entries.iter().filter_map(ready).collect();
+        names.extend(self.local_names());
+        names
+    }
+
+    /// The names of sandboxes on this machine that no entry of the configuration has.
+    fn local_names(&self) -> impl Iterator<Item = String> {
+        let is_taken = |name: &String| self.entries.iter().any(|entry| entry.name() == name);
+        let names = self.locals.names().into_iter();
+        names.filter(move |name| !is_taken(name))
+    }
+
+    /// All sandboxes, usable or not, each with what is needed to look at it.
+    fn lines(&self) -> Vec<Line> {
+        let configured = self.entries.iter().map(|entry| match entry {
+            SandboxEntry::Disabled { name, problem } => Line::disabled(name, problem),
+            SandboxEntry::Ready(config) => match self.sandboxes.get(config.name.as_str()) {
+                Some(sandbox) => Line::Ready(sandbox.clone()),
+                None => Line::disabled(config.name.as_str(), &"it was not set up"),
+            },
+        });
+        let local = self.local_names().filter_map(|name| {
+            Some(match self.locals.find(&name) {
+                Ok(Some(sandbox)) => Line::Ready(sandbox),
+                // Another server has deleted it meanwhile.
+                Ok(None) => return None,
+                Err(failure) => Line::disabled(&name, &failure.message),
+            })
+        });
+        configured.chain(local).collect()
     }
 
     /// The name of the active sandbox.
@@ -72,13 +139,13 @@ impl Engine {
     }
 
     /// Finds the named sandbox, or the active one when no name is given.
-    pub fn sandbox(&self, name: Option<&str>) -> Result<&Arc<dyn Sandbox>, Failure> {
+    pub fn sandbox(&self, name: Option<&str>) -> Result<Arc<dyn Sandbox>, Failure> {
         let wanted = match name {
             Some(name) => name.to_owned(),
             None => self.active().ok_or_else(|| self.nothing_configured())?,
         };
         if let Some(sandbox) = self.sandboxes.get(&wanted) {
-            return Ok(sandbox);
+            return Ok(sandbox.clone());
         }
         for entry in &self.entries {
             if let SandboxEntry::Disabled { name, problem } = entry
@@ -89,6 +156,9 @@ impl Engine {
                     .hint("correct its entry and restart the server; the other sandboxes work")
                     .available(self.names()));
             }
+        }
+        if let Some(sandbox) = self.locals.find(&wanted)? {
+            return Ok(sandbox);
         }
         if self.names().is_empty() {
             return Err(self.nothing_configured());
@@ -134,6 +204,7 @@ impl Engine {
         self.registry.shut_down(SHUTDOWN_LIMIT).await;
         let closing = self.sandboxes.values().map(|sandbox| sandbox.close());
         let closing = futures::future::join_all(closing);
+        let closing = futures::future::join(closing, self.locals.close());
         let _ = tokio::time::timeout(Duration::from_millis(300), closing).await;
     }
 

@@ -152,6 +152,24 @@ pub fn remove_directory(path: &Path) -> Result<(), FileError> {
     std::fs::remove_dir_all(path).named("remove", path)
 }
 
+/// Gives this user back the right to enter and change directories of ours, links not followed, so that
+/// they can be removed. What cannot be changed is left as it is.
+pub fn open_up_directories(root: &Path) {
+    let only_mine = || std::fs::Permissions::from_mode(0o700);
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let is_open = |found: &std::fs::Metadata| found.mode() & 0o700 == 0o700;
+        let found = std::fs::symlink_metadata(&folder);
+        if found.is_ok_and(|found| found.is_dir() && !is_open(&found)) {
+            let _ = std::fs::set_permissions(&folder, only_mine());
+        }
+        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let is_folder =
+            |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        folders.extend(entries.filter(is_folder).map(|entry| entry.path()));
+    }
+}
+
 /// Takes the lock of a file, waiting a limited time for whoever holds it.
 pub fn lock_within(file: &File, limit: Duration) -> io::Result<()> {
     let end = clock::instant() + limit;
@@ -250,6 +268,13 @@ pub fn bytes_in(folder: &Path) -> u64 {
 /// How many bytes a file has; none when it cannot be looked at.
 pub fn bytes_of(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |found| found.len())
+}
+
+/// Opens the device that gives nothing and takes everything.
+pub fn open_nothing() -> Result<File, FileError> {
+    let path = Path::new("/dev/null");
+    let opened = OpenOptions::new().read(true).write(true).open(path);
+    opened.named("open", path)
 }
 
 /// Who may use a file.

@@ -6,6 +6,7 @@
 
 mod group;
 mod piped;
+mod supervised;
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use tokio::io::AsyncReadExt;
 
 use group::Group;
 pub use piped::{LastWords, Piped};
+pub use supervised::{Detached, detached, shell_in_session};
 
 /// Most bytes that are read from a command's standard output.
 const LONGEST_OUTPUT: u64 = 64 * 1024;

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use remote_sandbox_core::config::Surroundings;
+use remote_sandbox_core::doctor::StepName;
 use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::ids::{RunToken, SandboxName};
+use remote_sandbox_core::local::{Bound, Network};
 use remote_sandbox_core::outcome::{LeftRunning, Outcome, StopReason};
-use remote_sandbox_core::probe::Resources;
-use remote_sandbox_core::shell::{Purpose, RunSpec, Started, Target, TokenProcess};
+use remote_sandbox_core::shell::{RunSpec, Started};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -73,18 +74,37 @@ impl Ended {
 pub struct Description {
     /// Its name.
     pub name: SandboxName,
-    /// Its kind: `ssh`.
+    /// Its kind: `ssh` or `local`.
     pub kind: &'static str,
     /// Where it is.
     pub host: String,
-    /// On which port.
-    pub port: u16,
+    /// On which port, where there is one.
+    pub port: Option<u16>,
     /// As whom.
     pub user: String,
     /// The words it was given to be chosen by.
     pub tags: Vec<String>,
     /// What the user should know about its configuration.
     pub warnings: Vec<String>,
+    /// What only sandboxes on this machine have.
+    pub local: Option<LocalFacts>,
+}
+
+/// What is shown of a sandbox on this machine.
+#[derive(Debug, Clone)]
+pub struct LocalFacts {
+    /// Its wall, once that is known.
+    pub isolation: Option<&'static str>,
+    /// Whether commands reach the network.
+    pub network: Network,
+    /// Where commands begin.
+    pub workspace: String,
+    /// When it was made.
+    pub created_at: String,
+    /// What commands may use up.
+    pub bounds: Vec<Bound>,
+    /// What the wall does not keep apart.
+    pub open: Vec<&'static str>,
 }
 
 /// A place where commands run.
@@ -102,17 +122,14 @@ pub trait Sandbox: Send + Sync {
     /// Runs a command to its end. An error means that it did not run.
     async fn run(&self, order: Order, sink: Sink) -> Result<Ended, Failure>;
 
-    /// Finds the processes of a run, and ends them when asked to; says which live on.
-    async fn processes(&self, target: &Target, purpose: Purpose) -> Result<LeftRunning, Failure>;
+    /// Runs a short script of ours and returns what it printed. It may be run twice.
+    async fn ask(&self, script: String, limit: Duration) -> Result<Vec<u8>, Failure>;
 
-    /// All processes of this user there that carry the token of a run, whoever started it.
-    async fn carriers(&self) -> Result<Vec<TokenProcess>, Failure>;
-
-    /// CPU, memory, disk and GPUs.
-    async fn probe(&self) -> Result<Resources, Failure>;
-
-    /// Goes all steps from the name of the host to its shell and writes down how each went.
+    /// Goes all steps to its shell and writes down how each went.
     async fn examine(&self, log: &StepLog);
+
+    /// The steps that `examine` goes when all is well.
+    fn steps(&self) -> &'static [StepName];
 
     /// Lets go of everything that is open.
     async fn close(&self);

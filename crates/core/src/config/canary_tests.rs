@@ -82,7 +82,52 @@ fn entry() -> impl Strategy<Value = String> {
     })
 }
 
+/// A member of `[local]` that holds the canary where it is wrong or where it must not be shown.
+fn local_member() -> impl Strategy<Value = String> {
+    let words = [
+        "isolation",
+        "network",
+        "memory_mb",
+        "processes",
+        "cpu_percent",
+    ];
+    let wrong = prop::sample::select(words.to_vec()).prop_flat_map(|key| {
+        prop_oneof![
+            Just(format!("\"{key}\":\"{CANARY}\"")),
+            Just(format!("\"{key}\":[\"{CANARY}\"]")),
+        ]
+    });
+    let other = prop_oneof![
+        Just(format!("\"readable\":[\"/{CANARY}/..\"]")),
+        Just(format!("\"readable\":\"~{CANARY}\"")),
+        Just(format!("\"readable\":{{\"x\":\"{CANARY}\"}}")),
+        Just(format!("\"env\":{{\"API_TOKEN\":\"{CANARY}\"}}")),
+        Just(format!(
+            "\"env\":{{\"1X\":\"{CANARY}\",\"Y\":[\"{CANARY}\"]}}"
+        )),
+        Just(format!("\"env\":\"{CANARY}\"")),
+        Just(format!("\"init\":\"export A={CANARY}\"")),
+        Just(format!("\"init\":[\"{CANARY}\"]")),
+        Just(format!("\"workdir\":\"~{CANARY}\"")),
+        Just(format!("\"shell\":\"sh -c {CANARY}\"")),
+        Just(format!("\"tags\":[\"{CANARY} x\"]")),
+        Just(format!("\"unknown\":\"{CANARY}\"")),
+    ];
+    prop_oneof![wrong, other]
+}
+
 proptest! {
+    #[test]
+    fn canary_is_hidden_when_local_is_right_or_wrong(
+        members in proptest::collection::vec(local_member(), 1..5), is_list: bool,
+    ) {
+        let table = format!("{{{}}}", members.join(","));
+        let local = if is_list { format!("[{table}]") } else { table };
+        let file = format!("{{\"toolsets\":[\"{CANARY}\"],\"local\":{local}}}");
+        let variables = [("REMOTE_SANDBOX_TOOLSETS", CANARY)];
+        assert_hidden(&sources(&variables, Some(("/c.json", &file))));
+    }
+
     #[test]
     fn canary_is_hidden_when_entries_are_right_or_wrong(
         entries in proptest::collection::vec(entry(), 1..4),

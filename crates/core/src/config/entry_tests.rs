@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ fn toml_file_gives_sandboxes_with_every_key() {
         inline_sync_max_bytes = -1
         result_style = "text"
         host_key_policy = "strict"
+        toolsets = ["containers"]
         [[sandbox]]
         name = "gpu1"
         host = "[fe80::1]"
@@ -50,7 +52,7 @@ fn toml_file_gives_sandboxes_with_every_key() {
         "#,
     );
     let ssh = only(&config).ssh();
-    assert_eq!(only(&config).origin, "/c.toml:7: sandbox[0]");
+    assert_eq!(only(&config).origin, "/c.toml:8: sandbox[0]");
     assert_eq!((ssh.host.as_str(), ssh.port), ("fe80::1", 2222));
     assert_eq!(ssh.key_file.as_deref(), Some(Path::new("/h/.ssh/id")));
     assert_eq!(clear(ssh.key_passphrase.as_ref()), "passphrase");
@@ -75,6 +77,7 @@ fn toml_file_gives_sandboxes_with_every_key() {
         inline_sync_max_bytes: 0,
         result_style: ResultStyle::Text,
         host_key_policy: HostKeyPolicy::Strict,
+        toolsets: Some(BTreeSet::from([Toolset::Containers])),
     };
     assert_eq!(config.settings, settings);
     assert!(config.problems.is_empty(), "{:?}", messages(&config));

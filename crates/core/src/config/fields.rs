@@ -3,18 +3,21 @@
 use std::path::PathBuf;
 
 use super::paths::{self, HomeError};
+use super::problem::shown;
 use super::raw::{Node, Value};
+use super::reference::{self, KeyPlace};
 use super::{Environment, Fault, Place, Problem};
 
 pub(super) const WANTED_TEXT: &str = "text in quotes";
 const WANTED_FLAG: &str = "true or false";
+const UNKNOWN_KEYS_NOTED: usize = 20;
 
 /// One table, the place it stands at, and what is needed to understand its values.
 pub(super) struct Fields<'a> {
     pub(super) place: Place,
     pub(super) members: &'a [(String, Node)],
     pub(super) environment: &'a Environment,
-    /// Set for the single variables: what to call a key in a message.
+    /// What to call a key in a message, where its name alone would not tell.
     pub(super) label: Option<fn(&str) -> String>,
 }
 
@@ -59,6 +62,51 @@ impl<'a> Fields<'a> {
     /// The value of a key, when it is present.
     pub(super) fn value(&self, key: &str) -> Option<&'a Value> {
         self.node(key).map(|node| &node.value)
+    }
+
+    /// The table of a key, when it is present; `label` says what its keys are called in messages.
+    pub(super) fn table(
+        &self,
+        key: &str,
+        label: fn(&str) -> String,
+        wanted: &'static str,
+    ) -> Result<Option<Fields<'a>>, Problem> {
+        match self.node(key) {
+            None => Ok(None),
+            Some(Node {
+                line,
+                value: Value::Table(members),
+            }) => Ok(Some(Fields {
+                place: Place {
+                    line: line.or(self.place.line),
+                    key: Some(key.to_owned()),
+                    ..self.place.clone()
+                },
+                members,
+                environment: self.environment,
+                label: Some(label),
+            })),
+            Some(_) => Err(self.problem(key, Fault::Wanted(wanted))),
+        }
+    }
+
+    /// A problem for each key that nobody reads, up to a bound.
+    pub(super) fn unknown_keys(&self, place: KeyPlace) -> Vec<Problem> {
+        let unknown = self
+            .members
+            .iter()
+            .filter(|(key, _)| !reference::is_known(place, key));
+        unknown
+            .take(UNKNOWN_KEYS_NOTED)
+            .map(|(key, node)| {
+                let mut problem = self.problem_here(Fault::UnknownKey {
+                    key: shown(key),
+                    known: reference::known_keys(place),
+                });
+                problem.place.line = node.line.or(problem.place.line);
+                problem
+            })
+            .collect()
     }
 
     /// The text of a key.

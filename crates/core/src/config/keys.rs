@@ -32,6 +32,21 @@ const fn sandbox(
     }
 }
 
+const fn local(
+    name: &'static str,
+    form: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    Key {
+        name,
+        place: KeyPlace::Local,
+        form,
+        default,
+        meaning,
+    }
+}
+
 /// Every key that is understood.
 pub const KEYS: &[Key] = &[
     top(
@@ -81,6 +96,18 @@ pub const KEYS: &[Key] = &[
         "text or list of texts",
         "none",
         "Patterns of host names in the SSH configuration that are sandboxes too, see below.",
+    ),
+    top(
+        "toolsets",
+        "text or list of texts",
+        "none named",
+        "Groups of tools that are offered: `containers` (`create_sandbox` and `delete_sandbox`).",
+    ),
+    top(
+        "local",
+        "table",
+        "empty",
+        "What holds for sandboxes on this machine, see below.",
     ),
     sandbox(
         "name",
@@ -235,5 +262,71 @@ pub const KEYS: &[Key] = &[
         "text or list of texts",
         "none",
         "Words by which sandboxes are chosen: at most 32, each of 1 to 64 letters, digits, `.`, `_` or `-`.",
+    ),
+    local(
+        "isolation",
+        "text",
+        "`auto`",
+        "The wall: `auto` takes the best that this machine has; `bubblewrap`, `landlock` or `seatbelt` take that one or refuse; `none` puts up no wall, so that commands can do all that you can.",
+    ),
+    local(
+        "network",
+        "text",
+        "`on`",
+        "Whether commands reach the network where a sandbox says nothing else: `on` or `off`.",
+    ),
+    local(
+        "readable",
+        "path or list of paths",
+        "none",
+        "What commands may read beyond the system: at most 64 paths, absolute, `~/x`, or relative to the home directory, without `..`, and not `/` itself.",
+    ),
+    local(
+        "memory_mb",
+        "whole number",
+        "not bounded",
+        "Memory that commands may use, in MB: 16 to 1000000000.",
+    ),
+    local(
+        "processes",
+        "whole number",
+        "`4096`",
+        "Processes and threads that commands may have: 16 to 4194304, or 0 for no bound.",
+    ),
+    local(
+        "cpu_percent",
+        "whole number",
+        "not bounded",
+        "Processor time that commands may use: 1 to 1000000, where 100 is one processor.",
+    ),
+    local(
+        "env",
+        "table",
+        "empty",
+        "Environment variables of every command, as in a sandbox. A wrong one is left out.",
+    ),
+    local(
+        "init",
+        "text",
+        "none",
+        "Shell text that runs before each command, in its shell. At most 64 KiB.",
+    ),
+    local(
+        "workdir",
+        "text",
+        "the sandbox's home",
+        "Directory for commands that name none: absolute, `~/x`, or relative to the sandbox's home.",
+    ),
+    local(
+        "shell",
+        "text",
+        "`bash`, else `sh`",
+        "Shell for commands that name none: a name or an absolute path, without arguments.",
+    ),
+    local(
+        "tags",
+        "text or list of texts",
+        "none",
+        "Words by which sandboxes are chosen, as in a sandbox.",
     ),
 ];

@@ -8,6 +8,7 @@ mod fields;
 mod import;
 mod keys;
 mod limits;
+mod local;
 mod paths;
 mod problem;
 mod raw;
@@ -16,9 +17,11 @@ mod resolve;
 mod settings;
 mod ssh;
 mod surroundings;
+mod toolset;
 
 pub use import::{HostPattern, HostPatternError, imported};
 pub use keys::KEYS;
+pub use local::LocalSettings;
 pub use paths::{FileChoice, PathError, Platform, config_file_location, state_dir};
 pub use problem::{EntryPlace, Fault, Origin, Place, Problem};
 pub use reference::{Key, KeyPlace, VARIABLES, Variable, reference_markdown};
@@ -27,7 +30,8 @@ pub use ssh::{
     AgentChoice, AliasSettings, GivenLimits, HostKeyPolicy, HostKeySettings, Identities, Limits,
     Reach, SecretSource, SshAlias, SshAliasError, SshSettings, Transport, Way,
 };
-pub use surroundings::Surroundings;
+pub use surroundings::{Surroundings, names_a_secret};
+pub use toolset::Toolset;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -133,6 +137,8 @@ pub struct Config {
     pub sandboxes: Vec<SandboxEntry>,
     /// What holds for all sandboxes.
     pub settings: Settings,
+    /// What holds for all sandboxes on this machine.
+    pub local: LocalSettings,
     /// Which hosts of the user's SSH configuration are sandboxes too.
     pub import_ssh_config: Vec<HostPattern>,
     /// What was wrong outside a single sandbox.
@@ -244,6 +250,8 @@ pub struct Settings {
     pub result_style: ResultStyle,
     /// The host key policy of sandboxes that name none.
     pub host_key_policy: HostKeyPolicy,
+    /// The groups of tools that are asked for; none when nothing was said.
+    pub toolsets: Option<BTreeSet<Toolset>>,
 }
 
 impl Default for Settings {
@@ -254,6 +262,7 @@ impl Default for Settings {
             inline_sync_max_bytes: 64 * 1024 * 1024,
             result_style: ResultStyle::Json,
             host_key_policy: HostKeyPolicy::AcceptNew,
+            toolsets: None,
         }
     }
 }

@@ -37,6 +37,8 @@ pub enum KeyPlace {
     TopLevel,
     /// In the entry of a sandbox.
     Sandbox,
+    /// In the table `[local]` of the configuration file.
+    Local,
 }
 
 const fn variable(name: &'static str, default: &'static str, meaning: &'static str) -> Variable {
@@ -95,6 +97,11 @@ pub const VARIABLES: &[Variable] = &[
         "REMOTE_SANDBOX_RESULT_STYLE",
         "`json`",
         "Form of tool results: `json` or `text`.",
+    ),
+    variable(
+        "REMOTE_SANDBOX_TOOLSETS",
+        "none named",
+        "Groups of tools that are offered, separated by commas: `containers` (`create_sandbox` and `delete_sandbox`).",
     ),
     variable(
         "REMOTE_SANDBOX_IMPORT_SSH_CONFIG",
@@ -167,6 +174,8 @@ pub fn reference_markdown() -> String {
          Seconds may have a fraction and go up to 3600; numbers may be written as text.\n\n",
     );
     push_keys(&mut page, KeyPlace::Sandbox);
+    page.push_str(LOCAL);
+    push_keys(&mut page, KeyPlace::Local);
     page.push_str(ENDING);
     page
 }
@@ -241,6 +250,24 @@ This is decided by name alone. When the winner has an error, the name is disable
 A mistake disables the sandbox it is in, and nothing else. A list or file that cannot be read as a whole contributes nothing, and the other sources are used.
 An unknown key disables the sandbox in a file, and is only noted in `REMOTE_SANDBOX_LIST`. At most 1,000 sandboxes are kept.
 Messages name the file and line or the variable, the entry and the key. They quote names of sandboxes, keys and variables, and no other value.
+"#;
+
+const LOCAL: &str = r#"
+## Keys of the table `local`
+
+What holds for all sandboxes on this machine: how they are walled off, and what their commands find. Only the file has this table.
+
+```toml
+[local]
+network = "off"
+readable = ["~/datasets", "/opt/models"]
+memory_mb = 16384
+cpu_percent = 400
+```
+
+A wrong key is noted and the others hold. A wrong `isolation` counts as `auto`. A wrong `network` counts as `off`, and so does a `local` that is no table.
+Unknown keys are noted. Empty text counts as absent, and numbers may be written as text.
+
 "#;
 
 const ENDING: &str = r#"

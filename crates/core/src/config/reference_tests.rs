@@ -54,9 +54,11 @@ fn reference_sentences_fit_a_table() {
 fn reference_declares_every_variable_the_code_names() {
     let sources = [
         include_str!("import.rs"),
+        include_str!("local.rs"),
         include_str!("paths.rs"),
         include_str!("resolve.rs"),
         include_str!("settings.rs"),
+        include_str!("toolset.rs"),
     ];
     let declared: BTreeSet<_> = VARIABLES.iter().map(|variable| variable.name).collect();
     let mut named = 0;
@@ -90,4 +92,15 @@ fn reference_examples_are_taken_without_a_problem() {
         Some(("/c.json", &example("json"))),
     ));
     assert_eq!(summary(&json), ["gpu1"]);
+}
+
+#[test]
+fn reference_example_of_local_is_taken_without_a_problem() {
+    let page = reference_markdown();
+    let (_, rest) = page.split_once("```toml\n[local]").unwrap();
+    let example = rest.split_once("```").unwrap().0;
+    let config = from_toml(&format!("[local]{example}"));
+    assert!(config.problems.is_empty());
+    assert_eq!(config.local.readable.len(), 2);
+    assert!(config.local.is_given);
 }

@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::entry::{self, UnknownKeys};
 use super::fields::Fields;
 use super::paths::variable;
-use super::problem::shown;
 use super::raw::{self, Node, Value};
-use super::reference::{self, KeyPlace};
+use super::reference::KeyPlace;
 use super::{
     Config, ConfigText, EntryPlace, Environment, Fault, Format, HostKeyPolicy, HostPattern, Origin,
     Place, Problem, SANDBOXES_MAX, SOURCE_MAX_BYTES, SandboxConfig, SandboxEntry, Sources,
-    credentials, import, settings, surroundings,
+    credentials, import, local, settings, surroundings,
 };
 use crate::ids::SandboxName;
 use crate::secret::Secret;
@@ -275,7 +274,10 @@ fn read_file(file: &ConfigText, environment: &Environment, config: &mut Config) 
     };
     settings::read_file(&fields, &mut config.settings, &mut config.problems);
     config.take_import(import::read_file(&fields));
-    note_unknown_keys(&fields, &mut config.problems);
+    config.local = local::read_file(&fields, &mut config.problems, &mut config.clear_secrets);
+    config
+        .problems
+        .extend(fields.unknown_keys(KeyPlace::TopLevel));
     for key in ["sandbox", "sandboxes"] {
         if !matches!(fields.value(key), None | Some(Value::List(_))) {
             let fault = Fault::Wanted("a list of sandboxes ([[sandbox]] in TOML)");
@@ -291,23 +293,6 @@ fn read_file(file: &ConfigText, environment: &Environment, config: &mut Config) 
         })
         .flatten()
         .collect()
-}
-
-fn note_unknown_keys(fields: &Fields<'_>, problems: &mut Vec<Problem>) {
-    const MOST: usize = 20;
-    let unknown = fields
-        .members
-        .iter()
-        .filter(|(key, _)| !reference::is_known(KeyPlace::TopLevel, key));
-    for (key, node) in unknown.take(MOST) {
-        let mut place = fields.place.clone();
-        place.line = node.line;
-        let fault = Fault::UnknownKey {
-            key: shown(key),
-            known: reference::known_keys(KeyPlace::TopLevel),
-        };
-        problems.push(problem(place, fault));
-    }
 }
 
 /// Of entries with one name in one source the last counts, even when it is broken:

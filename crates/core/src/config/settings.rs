@@ -3,6 +3,7 @@
 use super::entry;
 use super::fields::Fields;
 use super::paths::variable;
+use super::toolset::{self, WANTED_TOOLSETS};
 use super::{Environment, Fault, Origin, Place, Problem, ResultStyle, Settings};
 
 const WANTED_WHOLE: &str = "a whole number";
@@ -30,6 +31,11 @@ pub(super) fn read_file(fields: &Fields<'_>, settings: &mut Settings, problems: 
     keep(
         entry::policy(fields),
         &mut settings.host_key_policy,
+        problems,
+    );
+    keep(
+        toolset::read(fields).map(|read| read.map(Some)),
+        &mut settings.toolsets,
         problems,
     );
 }
@@ -67,6 +73,9 @@ pub(super) fn read_environment(
     );
     take("REMOTE_SANDBOX_RESULT_STYLE", WANTED_STYLE, &mut |text| {
         store(style(text), &mut settings.result_style)
+    });
+    take("REMOTE_SANDBOX_TOOLSETS", WANTED_TOOLSETS, &mut |text| {
+        store(toolset::from_text(text).map(Some), &mut settings.toolsets)
     });
 }
 

@@ -1,5 +1,6 @@
 use rstest::rstest;
 
+use super::WANTED_TOOLSETS;
 use crate::config::testing::*;
 use crate::config::*;
 
@@ -19,6 +20,14 @@ use crate::config::*;
 #[case(
     "host_key_policy='no'",
     "/c.toml:1: `host_key_policy`: must be one of \"accept-new\", \"strict\", \"insecure\""
+)]
+#[case(
+    "toolsets=['containers','gpus']",
+    "/c.toml:1: `toolsets`: must be a list of these words: containers"
+)]
+#[case(
+    "toolsets=true",
+    "/c.toml:1: `toolsets`: must be a list of these words: containers"
 )]
 #[case(
     "[sandbox]\nhost='h'",
@@ -73,18 +82,21 @@ fn environment_setting_that_is_garbage_leaves_the_file_in_force() {
         ("REMOTE_SANDBOX_RESULT_STYLE", "xml"),
         ("REMOTE_SANDBOX_EXPOSE_ADVANCED_TOOLS", "maybe"),
         ("REMOTE_SANDBOX_INLINE_SYNC_MAX_BYTES", "x"),
+        ("REMOTE_SANDBOX_TOOLSETS", "containers,hunter22"),
     ];
     let config = resolve(&sources(
         &variables,
-        Some(("/c.toml", "result_style='text'")),
+        Some(("/c.toml", "result_style='text'\ntoolsets=[]")),
     ));
     assert_eq!(config.settings.result_style, ResultStyle::Text);
+    assert_eq!(config.settings.toolsets, Some(BTreeSet::new()));
     assert_eq!(
         messages(&config),
         [
             "REMOTE_SANDBOX_EXPOSE_ADVANCED_TOOLS: must be one of 1, true, yes, on, 0, false, no, off; it is ignored",
             "REMOTE_SANDBOX_INLINE_SYNC_MAX_BYTES: must be a whole number; it is ignored",
-            "REMOTE_SANDBOX_RESULT_STYLE: must be \"json\" or \"text\"; it is ignored"
+            "REMOTE_SANDBOX_RESULT_STYLE: must be \"json\" or \"text\"; it is ignored",
+            "REMOTE_SANDBOX_TOOLSETS: must be a list of these words: containers; it is ignored"
         ]
     );
 }
@@ -111,4 +123,38 @@ fn entry_policy_wins_over_the_file(
     assert_eq!(all[0].notes.len(), notes);
     assert_eq!(all[1].ssh().host_keys.policy, HostKeyPolicy::Strict);
     assert_eq!(wanted.as_str(), text);
+}
+
+#[test]
+fn toolsets_are_known_by_their_words() {
+    for (word, toolset) in Toolset::WORDS {
+        assert_eq!(toolset.word(), word);
+        assert!(WANTED_TOOLSETS.contains(word), "{word}");
+        for text in [
+            format!("toolsets='{word}'"),
+            format!("toolsets=['{word}','{word}']"),
+        ] {
+            let settings = from_toml(&text).settings;
+            assert_eq!(settings.toolsets, Some(BTreeSet::from([toolset])));
+        }
+    }
+}
+
+#[rstest]
+#[case("", "", None)]
+#[case("", "toolsets=[]", Some(&[][..]))]
+#[case("containers", "", Some(&[Toolset::Containers][..]))]
+#[case(" containers ,, containers,", "toolsets=[]", Some(&[Toolset::Containers][..]))]
+#[case("", "toolsets=['containers']", Some(&[Toolset::Containers][..]))]
+#[case(",", "toolsets=['containers']", Some(&[][..]))]
+fn toolsets_of_the_environment_win_over_the_file(
+    #[case] variable: &str,
+    #[case] file: &str,
+    #[case] wanted: Option<&[Toolset]>,
+) {
+    let variables = [("REMOTE_SANDBOX_TOOLSETS", variable)];
+    let config = resolve(&sources(&variables, Some(("/c.toml", file))));
+    let wanted = wanted.map(|toolsets| toolsets.iter().copied().collect());
+    assert_eq!(config.settings.toolsets, wanted);
+    assert!(config.problems.is_empty(), "{:?}", messages(&config));
 }

@@ -76,6 +76,28 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Surroundings, Problem> {
     })
 }
 
+/// The same, but a key or variable that is wrong is noted and takes nothing else with it.
+pub(super) fn read_usable(fields: &Fields<'_>, problems: &mut Vec<Problem>) -> Surroundings {
+    let members = usable(variable_members(fields), problems);
+    let variables = members
+        .iter()
+        .filter_map(|(name, node)| usable(read_variable(fields, name, node), problems))
+        .collect();
+    Surroundings {
+        variables,
+        init: usable(init(fields), problems),
+        workdir: usable(workdir(fields), problems),
+        shell: usable(shell(fields), problems),
+    }
+}
+
+fn usable<T: Default>(read: Result<T, Problem>, problems: &mut Vec<Problem>) -> T {
+    read.unwrap_or_else(|problem| {
+        problems.push(problem);
+        T::default()
+    })
+}
+
 /// The words by which the sandbox can be chosen, each once.
 pub(super) fn tags(fields: &Fields<'_>) -> Result<Vec<String>, Problem> {
     let key = "tags";
@@ -113,23 +135,42 @@ pub(super) fn secret_values(fields: &Fields<'_>) -> Vec<Secret<String>> {
         .collect()
 }
 
-fn names_a_secret(name: &str) -> bool {
+/// Whether the name of a variable says that its value is nobody's business.
+pub fn names_a_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
 fn variables(fields: &Fields<'_>) -> Result<Vec<(EnvironmentName, String)>, Problem> {
-    let key = "env";
-    let members = match fields.value(key) {
-        None => return Ok(Vec::new()),
-        Some(Value::Table(members)) if members.len() <= VARIABLES_MAX => members,
-        Some(_) => return Err(fields.problem(key, Fault::Wanted(WANTED_VARIABLES))),
-    };
+    let members = variable_members(fields)?;
     members
         .iter()
-        .filter(|(_, node)| !matches!(node.value, Value::Nothing))
-        .map(|(name, node)| variable(name, node).map_err(|fault| at(fields, name, node, fault)))
+        .filter_map(|(name, node)| read_variable(fields, name, node).transpose())
         .collect()
+}
+
+fn variable_members<'a>(fields: &Fields<'a>) -> Result<&'a [(String, Node)], Problem> {
+    let key = "env";
+    match fields.value(key) {
+        None => Ok(&[]),
+        Some(Value::Table(members)) if members.len() <= VARIABLES_MAX => Ok(members),
+        Some(_) => Err(fields.problem(key, Fault::Wanted(WANTED_VARIABLES))),
+    }
+}
+
+/// One variable, none when it has no value.
+fn read_variable(
+    fields: &Fields<'_>,
+    name: &str,
+    node: &Node,
+) -> Result<Option<(EnvironmentName, String)>, Problem> {
+    if matches!(node.value, Value::Nothing) {
+        return Ok(None);
+    }
+    match variable(name, node) {
+        Ok(variable) => Ok(Some(variable)),
+        Err(fault) => Err(at(fields, name, node, fault)),
+    }
 }
 
 fn variable(name: &str, node: &Node) -> Result<(EnvironmentName, String), Fault> {
@@ -152,7 +193,10 @@ fn value_text(node: &Node) -> Option<Cow<'_, str>> {
 
 fn at(fields: &Fields<'_>, name: &str, node: &Node, fault: Fault) -> Problem {
     let mut problem = fields.problem("env", fault);
-    problem.place.key = Some(format!("env.{}", shown(name)));
+    if let Some(key) = &mut problem.place.key {
+        key.push('.');
+        key.push_str(&shown(name));
+    }
     problem.place.line = node.line.or(problem.place.line);
     problem
 }

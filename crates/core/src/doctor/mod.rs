@@ -42,6 +42,12 @@ pub enum StepName {
     Route,
     /// Which program carries the connection.
     Transport,
+    /// The wall around a sandbox on this machine.
+    Isolation,
+    /// One thing that the wall keeps apart, or does not.
+    Wall,
+    /// What commands may use up.
+    Limits,
     /// The address of the name.
     Dns,
     /// The TCP connection, or what stands for it.
@@ -104,6 +110,20 @@ impl StepName {
         StepName::Sessions,
     ];
 
+    /// The steps of a sandbox on this machine.
+    pub const OF_THIS_MACHINE: [StepName; 10] = [
+        StepName::Isolation,
+        StepName::Shell,
+        StepName::Bash,
+        StepName::Tmux,
+        StepName::Timeout,
+        StepName::Find,
+        StepName::Tar,
+        StepName::Python,
+        StepName::Disk,
+        StepName::Inodes,
+    ];
+
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -118,6 +138,9 @@ impl StepName {
             StepName::Sandboxes => "sandboxes",
             StepName::Route => "route",
             StepName::Transport => "transport",
+            StepName::Isolation => "isolation",
+            StepName::Wall => "wall",
+            StepName::Limits => "limits",
             StepName::Dns => "dns",
             StepName::Tcp => "tcp",
             StepName::Banner => "banner",

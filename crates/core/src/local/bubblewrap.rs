@@ -54,10 +54,10 @@ pub fn bubblewrap_arguments(view: &View, program: &Path, no_nesting: bool) -> Ve
     for path in &view.readable {
         line.paths("--ro-bind-try", path, path);
     }
-    // After what may be read: the user may have named a folder above them.
-    line.paths("--bind", &view.home, &view.home);
     line.paths("--bind", &view.temporary, Path::new("/tmp"));
     line.paths("--bind", &view.temporary, Path::new("/var/tmp"));
+    // Last, for it may lie below anything else.
+    line.paths("--bind", &view.home, &view.home);
     line.paths("--ro-bind", program, Path::new(SUPERVISOR));
     line.add(&["--remount-ro", "/", "--remount-ro", "/run", "--chdir"]);
     line.0.push(view.home.clone().into());
@@ -81,7 +81,12 @@ fn add_system(line: &mut Line, view: &View) {
     for device in &view.devices {
         line.paths("--dev-bind-try", device, device);
     }
-    for path in &view.hidden {
-        line.paths("--ro-bind", Path::new("/dev/null"), path);
+    for hidden in &view.hidden {
+        if hidden.is_folder {
+            line.path("--tmpfs", &hidden.path);
+            line.path("--remount-ro", &hidden.path);
+        } else {
+            line.paths("--ro-bind", Path::new("/dev/null"), &hidden.path);
+        }
     }
 }

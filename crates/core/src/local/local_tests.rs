@@ -72,7 +72,16 @@ fn view(network: Network) -> View {
                 target: "usr/bin".into(),
             },
         ],
-        hidden: vec!["/etc/shadow".into()],
+        hidden: vec![
+            Hidden {
+                path: "/etc/shadow".into(),
+                is_folder: false,
+            },
+            Hidden {
+                path: "/etc/keys".into(),
+                is_folder: true,
+            },
+        ],
         devices: vec!["/dev/nvidia0".into()],
         readable: vec!["/data/models".into()],
         home: "/s/one/home".into(),
@@ -94,6 +103,7 @@ fn bubblewrap_shows_the_system_read_only_and_its_own_folders_writable() {
         "--ro-bind /usr /usr",
         "--symlink usr/bin /bin",
         "--ro-bind /dev/null /etc/shadow",
+        "--tmpfs /etc/keys --remount-ro /etc/keys",
         "--dev-bind-try /dev/nvidia0 /dev/nvidia0",
         "--ro-bind-try /data/models /data/models",
         "--bind /s/one/home /s/one/home",
@@ -183,21 +193,23 @@ fn every_level_says_something_about_every_wall() {
 fn bounds_are_told_as_they_are() {
     let limits = Limits {
         memory_mb: Some(100),
-        processes: None,
+        processes: Some(50),
         cpu_percent: Some(150),
     };
-    let texts = |groups| -> Vec<_> {
-        let bounds = bounds(&limits, groups);
+    let texts = |groups, own_users| -> Vec<_> {
+        let bounds = bounds(&limits, groups, own_users);
         bounds.into_iter().map(|bound| bound.text).collect()
     };
-    let together = ["100 MB together", "not bounded", "150 % of one processor"];
-    assert_eq!(texts(true), together);
-    let each = [
-        "100 MB each process",
-        "not bounded",
-        "not bounded: no delegated cgroup",
-    ];
-    assert_eq!(texts(false), each);
+    let together = ["100 MB together", "50 together", "150 % of one processor"];
+    assert_eq!(texts(true, false), together);
+    let without = "not bounded: no delegated cgroup";
+    assert_eq!(
+        texts(false, false),
+        ["100 MB each process", without, without]
+    );
+    assert_eq!(texts(false, true)[1], "50 together");
+    let nothing = bounds(&Limits::default(), true, true);
+    assert!(nothing.iter().all(|bound| bound.text == "not bounded"));
 }
 
 #[test]

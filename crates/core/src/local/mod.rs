@@ -16,7 +16,7 @@ pub use name::{LocalName, LocalNameError};
 pub use plan::{Limits, SupervisorPlan};
 pub use record::{LocalRecord, RecordError};
 pub use seatbelt::seatbelt_profile;
-pub use view::{Grant, SystemPath, View, readable_grants};
+pub use view::{Grant, Hidden, SystemPath, View, readable_grants};
 pub use walls::{Bound, Wall, WallName, bounds, network_holds, walls};
 
 /// The name of the sandbox that is there when nothing is configured.

@@ -63,8 +63,9 @@ pub fn seatbelt_profile(view: &View, program: &Path) -> String {
     for path in system.chain(more).chain(readable) {
         let _ = writeln!(profile, "(allow file-read* (subpath {}))", quoted(path));
     }
-    for path in &view.hidden {
-        let _ = writeln!(profile, "(deny file-read* (subpath {}))", quoted(path));
+    for hidden in &view.hidden {
+        let path = quoted(&hidden.path);
+        let _ = writeln!(profile, "(deny file-read* (subpath {path}))");
     }
     for path in [&view.home, &view.temporary] {
         let path = quoted(path);

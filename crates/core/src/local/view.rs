@@ -21,13 +21,22 @@ pub enum SystemPath {
     },
 }
 
+/// Something within the system that commands must not read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hidden {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether it is a folder.
+    pub is_folder: bool,
+}
+
 /// All that commands see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
     /// The system, only to be read.
     pub system: Vec<SystemPath>,
     /// What nobody else may read within that, hidden.
-    pub hidden: Vec<PathBuf>,
+    pub hidden: Vec<Hidden>,
     /// Devices for computing.
     pub devices: Vec<PathBuf>,
     /// More that may be read, by the user's own wish.

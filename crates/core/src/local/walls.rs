@@ -12,6 +12,8 @@ pub enum WallName {
     Reading,
     /// Writing outside the sandbox's own folders.
     Writing,
+    /// Changing modes, owners and dates of the user's files.
+    Attributes,
     /// The user's environment variables.
     Environment,
     /// Seeing what else runs.
@@ -38,6 +40,7 @@ impl WallName {
         match self {
             WallName::Reading => "reading your files",
             WallName::Writing => "writing outside",
+            WallName::Attributes => "modes and dates of your files",
             WallName::Environment => "your environment variables",
             WallName::Processes => "seeing other processes",
             WallName::Signals => "signals to other processes",
@@ -84,6 +87,7 @@ fn of_bubblewrap(scopes: bool) -> Vec<Wall> {
     vec![
         wall(Reading, true, "not there at all"),
         wall(Writing, true, "the system is mounted read-only"),
+        wall(Attributes, true, "not there at all"),
         wall(Environment, true, "begins empty"),
         wall(Processes, true, "a process namespace of its own"),
         wall(Signals, true, "a process namespace of its own"),
@@ -112,6 +116,7 @@ fn of_landlock(scopes: bool) -> Vec<Wall> {
     vec![
         wall(Reading, true, "refused; names of folders above show"),
         wall(Writing, true, "refused, /tmp and /dev/shm too"),
+        wall(Attributes, false, "Landlock does not guard them"),
         wall(Environment, true, "begins empty"),
         wall(Processes, false, "`ps` shows them and their command lines"),
         if scopes {
@@ -140,6 +145,7 @@ fn of_seatbelt() -> Vec<Wall> {
     vec![
         wall(Reading, true, "refused; sizes and dates show"),
         wall(Writing, true, "refused"),
+        wall(Attributes, true, "refused"),
         wall(Environment, true, "begins empty"),
         wall(Processes, false, "`ps` shows them"),
         wall(Signals, true, "refused"),
@@ -165,6 +171,7 @@ fn of_nothing() -> Vec<Wall> {
     let mut walls = vec![
         wall(Reading, false, "no wall"),
         wall(Writing, false, "no wall"),
+        wall(Attributes, false, "no wall"),
         wall(Environment, true, "begins empty"),
     ];
     walls.extend(open.into_iter().map(|name| wall(name, false, "no wall")));
@@ -180,8 +187,9 @@ pub struct Bound {
     pub text: String,
 }
 
-/// What a sandbox may use up. `groups` says whether the kernel counts all processes together.
-pub fn bounds(limits: &Limits, groups: bool) -> Vec<Bound> {
+/// What a sandbox may use up. `groups` says whether the kernel counts all processes together,
+/// `own_users` whether it counts those of the sandbox apart from the user's others.
+pub fn bounds(limits: &Limits, groups: bool, own_users: bool) -> Vec<Bound> {
     let unbounded = || "not bounded".to_owned();
     let memory = match limits.memory_mb {
         Some(most) if groups => format!("{most} MB together"),
@@ -189,8 +197,8 @@ pub fn bounds(limits: &Limits, groups: bool) -> Vec<Bound> {
         None => unbounded(),
     };
     let processes = match limits.processes {
-        Some(most) if groups => format!("{most} together"),
-        Some(most) => format!("{most} of this user"),
+        Some(most) if groups || own_users => format!("{most} together"),
+        Some(_) => "not bounded: no delegated cgroup".to_owned(),
         None => unbounded(),
     };
     let cpu = match limits.cpu_percent {

@@ -5,12 +5,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use remote_sandbox_core::doctor::{Status, Step, StepName};
 
 /// Where the steps of one host are written down.
-#[derive(Debug, Clone, Default)]
-pub struct StepLog(Arc<Mutex<Vec<Step>>>);
+#[derive(Debug, Clone)]
+pub struct StepLog {
+    steps: Arc<Mutex<Vec<Step>>>,
+    expected: &'static [StepName],
+}
+
+impl Default for StepLog {
+    fn default() -> Self {
+        StepLog::expecting(&StepName::OF_A_HOST)
+    }
+}
 
 impl StepLog {
+    /// A log in which these steps are told as skipped where they were not come to.
+    pub fn expecting(expected: &'static [StepName]) -> Self {
+        StepLog {
+            steps: Arc::default(),
+            expected,
+        }
+    }
+
     fn steps(&self) -> std::sync::MutexGuard<'_, Vec<Step>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many steps there are.
@@ -44,7 +61,7 @@ impl StepLog {
             Some(step) => format!("not come to, see {}", step.step.name()),
             None => "not come to".to_owned(),
         };
-        for name in StepName::OF_A_HOST {
+        for name in self.expected.iter().copied() {
             // A step of a jump host is not one of the host itself, but then the steps after it are missing too.
             if !steps.iter().any(|step| step.step == name) {
                 steps.push(Step::skipped(name, &why));

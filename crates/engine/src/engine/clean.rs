@@ -10,6 +10,7 @@ use remote_sandbox_core::shell::{Purpose, Target, TokenProcess};
 use super::Engine;
 use crate::audit::BeginRow;
 use crate::call::CallContext;
+use crate::questions;
 use crate::run::RunRecord;
 
 /// A run of which processes were found on a host.
@@ -38,7 +39,7 @@ impl Engine {
     /// Looks for processes that runs have left on a host. This program leaves no files there.
     pub async fn leftovers(&self, name: &str) -> Result<Leftovers, Failure> {
         let sandbox = self.sandbox(Some(name))?;
-        let processes = sandbox.carriers().await;
+        let processes = questions::carriers(sandbox.as_ref()).await;
         let processes = processes.map_err(|failure| failure.masked(&self.mask))?;
         Ok(sort_out(name, processes, self.registry.records()))
     }
@@ -65,7 +66,7 @@ impl Engine {
             token: run.token.clone(),
             started: None,
         };
-        let ended = found.processes(&target, Purpose::End).await;
+        let ended = questions::processes(found.as_ref(), &target, Purpose::End).await;
         ended.map_err(|failure| failure.masked(&self.mask))
     }
 }

@@ -63,7 +63,7 @@ impl Engine {
                 return Examined { name, steps };
             }
         };
-        let log = StepLog::default();
+        let log = StepLog::expecting(sandbox.steps());
         let looking = tokio::time::timeout(HOST_LIMIT, sandbox.examine(&log));
         if looking.await.is_err() {
             let detail = format!("not done within {} s", HOST_LIMIT.as_secs());

@@ -13,6 +13,7 @@ use remote_sandbox_core::secret::Mask;
 use super::Engine;
 use crate::audit::Audit;
 use crate::fsio::{self, FileError};
+use crate::local::Locals;
 use crate::run::Registry;
 use crate::sandbox::Sandbox;
 use crate::secrets::{KeptSecrets, SecretStore};
@@ -82,6 +83,15 @@ fn socket_folder(environment: &Environment, state: &Path) -> PathBuf {
     )
 }
 
+/// Whether there is always a sandbox on this machine: where it was asked for, or where nothing else was.
+/// Somebody whose configuration cannot be read wanted another machine than this one.
+fn needs_local(config: &Config) -> bool {
+    let nothing = config.sandboxes.is_empty()
+        && config.import_ssh_config.is_empty()
+        && config.problems.is_empty();
+    nothing || config.local.is_given
+}
+
 impl Engine {
     /// An engine for a configuration; nothing is connected yet.
     pub fn new(config: &Config, environment: &Environment) -> Result<Self, SetupError> {
@@ -114,12 +124,21 @@ impl Engine {
         let registry = Arc::new(Registry::new(&state, mask.clone(), audit.clone()));
         registry.prune();
         // As the old server does: the first one is active until another is selected.
+        let locals = Locals::new(
+            &state,
+            &config.local,
+            environment,
+            mask.clone(),
+            needs_local(config),
+        );
         let active = config.names().next().map(ToString::to_string);
+        let active = active.or_else(|| locals.names().into_iter().next());
         Ok(Engine {
             settings: config.settings.clone(),
             entries: config.sandboxes.clone(),
             problems: Engine::problem_texts(config),
             sandboxes,
+            locals,
             active: Mutex::new(active),
             registry,
             audit,

@@ -1,13 +1,13 @@
 //! Looks at all sandboxes at once; a dead one delays nobody.
 
 use futures::StreamExt;
-use remote_sandbox_core::config::SandboxEntry;
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::output::clean_line;
 use remote_sandbox_core::probe::{Candidate, Chosen, Resources, Wanted, choose};
 use remote_sandbox_core::secret::Mask;
 
-use super::Engine;
+use super::{Engine, Line};
+use crate::questions;
 use crate::sandbox::{Description, Sandbox};
 
 /// The name that stands for the idlest sandbox.
@@ -107,7 +107,7 @@ pub enum Selected {
 impl Engine {
     /// Makes the named sandbox the active one, or the idlest that fits when the name is `auto`.
     pub async fn select_wanted(&self, name: &str, wanted: &Wanted) -> Result<Selected, Failure> {
-        let is_called_auto = self.entries.iter().any(|entry| entry.name() == AUTO);
+        let is_called_auto = self.lines().iter().any(|line| line.name() == AUTO);
         if name == AUTO && !is_called_auto {
             return self.select_idlest(wanted).await;
         }
@@ -132,7 +132,7 @@ impl Engine {
             return Err(self.nothing_configured());
         }
         let refuses = |tags: &[String]| wanted.refuses_tags(tags);
-        let listed = self.look_at_all(self.entries.iter(), true, refuses).await;
+        let listed = self.look_at_all(self.lines(), true, refuses).await;
         let candidates: Vec<Candidate<'_>> = listed
             .iter()
             .map(|line| Candidate {
@@ -163,7 +163,7 @@ impl Engine {
 
     /// All sandboxes, in the order of the configuration.
     pub async fn list(&self, with_resources: bool) -> Vec<Listed> {
-        self.look_at_all(self.entries.iter(), with_resources, |_| None)
+        self.look_at_all(self.lines(), with_resources, |_| None)
             .await
     }
 
@@ -176,40 +176,29 @@ impl Engine {
         for name in names {
             self.sandbox(Some(name))?;
         }
-        let wanted = |entry: &&SandboxEntry| {
-            names.is_empty() || names.iter().any(|name| name == entry.name())
-        };
-        let entries = self.entries.iter().filter(wanted);
-        Ok(self.look_at_all(entries, with_resources, |_| None).await)
+        let mut lines = self.lines();
+        lines.retain(|line| names.is_empty() || names.iter().any(|name| name == line.name()));
+        Ok(self.look_at_all(lines, with_resources, |_| None).await)
     }
 
     /// Asks all whose tags are not refused; the others are listed with the reason, without being asked.
     async fn look_at_all(
         &self,
-        entries: impl Iterator<Item = &SandboxEntry>,
+        lines: Vec<Line>,
         with_resources: bool,
         refuses: impl Fn(&[String]) -> Option<String>,
     ) -> Vec<Listed> {
         let refuses = &refuses;
-        let looks = entries.map(|entry| async move {
-            match entry {
-                SandboxEntry::Disabled { name, problem } => Listed::Disabled {
-                    name: name.clone(),
-                    reason: problem.to_string(),
-                },
-                SandboxEntry::Ready(config) => match self.sandboxes.get(config.name.as_str()) {
-                    Some(sandbox) => {
-                        let probed = match refuses(&sandbox.description().tags) {
-                            Some(reason) => pass_over(sandbox.as_ref(), reason),
-                            None => look_at(sandbox.as_ref(), with_resources).await,
-                        };
-                        Listed::Ready(probed.masked(&self.mask))
-                    }
-                    None => Listed::Disabled {
-                        name: config.name.to_string(),
-                        reason: "it was not set up".to_owned(),
-                    },
-                },
+        let looks = lines.into_iter().map(|line| async move {
+            match line {
+                Line::Disabled { name, reason } => Listed::Disabled { name, reason },
+                Line::Ready(sandbox) => {
+                    let probed = match refuses(&sandbox.description().tags) {
+                        Some(reason) => pass_over(sandbox.as_ref(), reason),
+                        None => look_at(sandbox.as_ref(), with_resources).await,
+                    };
+                    Listed::Ready(probed.masked(&self.mask))
+                }
             }
         });
         let looks: Vec<_> = looks.collect();
@@ -236,36 +225,32 @@ fn pass_over(sandbox: &dyn Sandbox, reason: String) -> Probed {
 }
 
 async fn look_at(sandbox: &dyn Sandbox, with_resources: bool) -> Probed {
-    let description = sandbox.description().clone();
+    let (alive, resources) = ask(sandbox, with_resources).await;
+    Probed {
+        // Asking may have found out more about it.
+        description: sandbox.description().clone(),
+        alive,
+        resources,
+    }
+}
+
+async fn ask(
+    sandbox: &dyn Sandbox,
+    with_resources: bool,
+) -> (Result<(), Failure>, Option<Result<Resources, Failure>>) {
     if !with_resources {
-        return Probed {
-            description,
-            alive: sandbox.check().await,
-            resources: None,
-        };
+        return (sandbox.check().await, None);
     }
     // A probe is a sign of life too: one round trip instead of two.
-    match sandbox.probe().await {
-        Ok(resources) => Probed {
-            description,
-            alive: Ok(()),
-            resources: Some(Ok(resources)),
-        },
+    match questions::resources(sandbox).await {
+        Ok(resources) => (Ok(()), Some(Ok(resources))),
         // A host that answers but cannot be probed lives; one that was not reached is not asked
         // a second time, for that would double its delay.
         Err(failure) if failure.is_about_the_probe() => {
             let alive = sandbox.check().await;
             let resources = alive.is_ok().then_some(Err(failure));
-            Probed {
-                description,
-                alive,
-                resources,
-            }
+            (alive, resources)
         }
-        Err(failure) => Probed {
-            description,
-            alive: Err(failure),
-            resources: None,
-        },
+        Err(failure) => (Err(failure), None),
     }
 }

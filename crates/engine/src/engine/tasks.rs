@@ -11,6 +11,7 @@ use super::Engine;
 use crate::audit::BeginRow;
 use crate::call::CallContext;
 use crate::clock;
+use crate::questions;
 use crate::run::{Finished, Reading, ReadingPosition, Run, RunRecord};
 
 /// How long a stop may take.
@@ -228,7 +229,7 @@ impl Engine {
 
     async fn ask_host(&self, sandbox: &str, target: &Target, purpose: Purpose) -> Liveness {
         let answer = match self.sandbox(Some(sandbox)) {
-            Ok(sandbox) => sandbox.processes(target, purpose).await,
+            Ok(sandbox) => questions::processes(sandbox.as_ref(), target, purpose).await,
             Err(failure) => Err(failure),
         };
         match answer {

@@ -4,11 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use remote_sandbox_core::config::{AgentChoice, SshSettings, Transport, Way};
-use remote_sandbox_core::doctor::{
-    Step, StepName, checkup_script, judge_banner, judge_checkup, parse_checkup,
-};
+use remote_sandbox_core::doctor::{Step, StepName, judge_banner};
 use remote_sandbox_core::failure::Failure;
-use remote_sandbox_core::ids::RunToken;
 use tokio::time::Instant;
 
 use super::dial_error::DialError;
@@ -18,11 +15,8 @@ use super::link::Link;
 use super::session::Session;
 use super::watch::{self, Milestone, Watch};
 use super::{SshSandbox, judge_dial, offered, script};
-use crate::doctor::StepLog;
+use crate::doctor::{self, SCRIPT_LIMIT, StepLog};
 use crate::{clock, fsio};
-
-/// The script on the host ends within this time; each of its tools has five seconds.
-const SCRIPT_LIMIT: Duration = Duration::from_secs(15);
 
 /// Most addresses, keys and the like that one line shows.
 const MOST_SHOWN: usize = 6;
@@ -86,34 +80,14 @@ async fn examine_over_openssh(sandbox: &SshSandbox, only_existing: bool, log: &S
     }
 }
 
-/// Runs the one script that looks at shell, tools, disks and clock.
+/// Looks at shell, tools, disks and clock.
 async fn look_around(sandbox: &SshSandbox, session: &Arc<Session>, log: &StepLog) {
-    let mark = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
-    let (started, before) = (clock::instant(), clock::wall());
-    let answer = script::run_script(session, checkup_script(&mark), started + SCRIPT_LIMIT).await;
-    let (took, after) = (started.elapsed(), clock::wall());
-    let failed = |failure: Failure| {
-        Step::failed(StepName::Shell, &failure.message, &failure.hint).took(took)
+    let ask = |text| async move {
+        let deadline = clock::instant() + SCRIPT_LIMIT;
+        let answer = script::run_script(session, text, deadline).await;
+        answer.map_err(|error| sandbox.script_failure(&error))
     };
-    let answer = match answer {
-        Ok(answer) => answer,
-        Err(error) => return log.add(failed(sandbox.script_failure(&error))),
-    };
-    match parse_checkup(&mark, &answer) {
-        Ok(found) => {
-            for step in judge_checkup(&found, before, after) {
-                log.add(match step.step {
-                    StepName::Shell => step.took(took),
-                    _ => step,
-                });
-            }
-        }
-        Err(error) => log.add(Step::failed(
-            StepName::Shell,
-            &error.to_string(),
-            "log in by hand and run `exec sh`; login files must not end the shell or wait for input",
-        )),
-    }
+    doctor::look_around(log, ask, |_| true).await;
 }
 
 /// Which step it was that failed.

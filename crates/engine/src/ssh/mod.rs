@@ -40,13 +40,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use remote_sandbox_core::config::{SandboxConfig, Surroundings, Transport};
+use remote_sandbox_core::doctor::StepName;
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::ids::RunToken;
-use remote_sandbox_core::outcome::LeftRunning;
-use remote_sandbox_core::probe::{self, Resources};
-use remote_sandbox_core::shell::{
-    CleanError, Purpose, Target, TokenProcess, clean_script, parse_clean_report,
-};
 
 pub use auth::AuthError;
 pub use dial_error::DialError;
@@ -73,12 +68,6 @@ use pool::{Eagerness, Pool};
 use route::Route;
 use session::Place;
 
-/// A resource probe ends within this time.
-const PROBE_LIMIT: Duration = Duration::from_secs(15);
-
-/// Looking at every process of a busy host takes a while.
-const CLEAN_LIMIT: Duration = Duration::from_secs(15);
-
 /// A host reached over SSH.
 pub struct SshSandbox {
     description: Description,
@@ -100,10 +89,11 @@ impl SshSandbox {
                 name: config.name.clone(),
                 kind: "ssh",
                 host,
-                port,
+                port: Some(port),
                 user,
                 tags: config.tags.clone(),
                 warnings: config.notes.clone(),
+                local: None,
             },
             found: OnceLock::new(),
             pool: Pool::new(route.clone(), dialer),
@@ -184,7 +174,7 @@ impl Sandbox for SshSandbox {
         self.found.get_or_init(|| {
             let mut description = self.description.clone();
             description.host.clone_from(&settings.host);
-            description.port = settings.port;
+            description.port = Some(settings.port);
             description.user.clone_from(&settings.user);
             description.warnings.extend(notes.iter().cloned());
             description
@@ -214,44 +204,15 @@ impl Sandbox for SshSandbox {
         })
     }
 
-    async fn processes(&self, target: &Target, purpose: Purpose) -> Result<LeftRunning, Failure> {
+    async fn ask(&self, text: String, limit: Duration) -> Result<Vec<u8>, Failure> {
         let place = self.place().await?;
-        control::find(place.session(), target, purpose)
-            .await
-            .map_err(|error| self.script_failure(&error))
+        let deadline = clock::instant() + limit;
+        let answer = script::run_script(place.session(), text, deadline).await;
+        answer.map_err(|error| self.script_failure(&error))
     }
 
-    async fn carriers(&self) -> Result<Vec<TokenProcess>, Failure> {
-        let place = self.place().await?;
-        let mark = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
-        let deadline = clock::instant() + CLEAN_LIMIT;
-        let report = script::run_script(place.session(), clean_script(&mark), deadline)
-            .await
-            .map_err(|error| self.script_failure(&error))?;
-        parse_clean_report(&mark, &report).map_err(|error| match error {
-            CleanError::Hidden => self
-                .failure(Code::Unsupported, &error)
-                .hint("log in by hand and look at your processes there"),
-            CleanError::Incomplete => self
-                .failure(Code::RemoteRefused, &error)
-                .hint("log in by hand once and see what the host says"),
-        })
-    }
-
-    async fn probe(&self) -> Result<Resources, Failure> {
-        let place = self.place().await?;
-        let nonce = uuid::Uuid::now_v7().simple().to_string();
-        let nonce =
-            probe::Nonce::parse(&nonce).map_err(|error| self.failure(Code::Internal, &error))?;
-        let script = probe::probe_script(&nonce);
-        let deadline = clock::instant() + PROBE_LIMIT;
-        let report = script::run_script(place.session(), script, deadline)
-            .await
-            .map_err(|error| self.script_failure(&error))?;
-        probe::parse_report(&nonce, &report).map_err(|error| {
-            self.failure(Code::RemoteRefused, &error)
-                .hint("the host's shell did not run the probe; try exec_bash there")
-        })
+    fn steps(&self) -> &'static [StepName] {
+        &StepName::OF_A_HOST
     }
 
     async fn examine(&self, log: &StepLog) {

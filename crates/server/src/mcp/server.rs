@@ -51,9 +51,10 @@ pub struct McpServer {
 impl McpServer {
     /// A server for an engine.
     pub fn new(engine: Arc<Engine>) -> Self {
+        let tools = tools::offered(|toolset| engine.offers(toolset));
         McpServer {
             engine,
-            tools: Arc::new(tools::all()),
+            tools: Arc::new(tools),
         }
     }
 

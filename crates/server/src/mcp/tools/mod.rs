@@ -1,5 +1,6 @@
 //! The tools: one table, one file per group.
 
+mod containers;
 mod exec;
 mod jobs;
 mod sandboxes;
@@ -9,6 +10,7 @@ pub use sandboxes::sandbox_list;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use remote_sandbox_core::config::Toolset;
 use remote_sandbox_core::failure::Failure;
 use remote_sandbox_engine::call::CallContext;
 use remote_sandbox_engine::engine::Engine;
@@ -58,6 +60,12 @@ impl Nature {
         destructive: true,
         idempotent: false,
         open_world: true,
+    };
+    const MAKES: Nature = Nature {
+        read_only: false,
+        destructive: false,
+        idempotent: false,
+        open_world: false,
     };
     const ENDS: Nature = Nature {
         read_only: false,
@@ -117,8 +125,16 @@ impl Label {
 
 /// All tools, sorted by name.
 pub(super) fn all() -> Vec<Definition> {
+    offered(|_| true)
+}
+
+/// The tools of the groups that are offered, sorted by name.
+pub(super) fn offered(is_offered: impl Fn(Toolset) -> bool) -> Vec<Definition> {
     let mut definitions = Vec::new();
     definitions.extend(sandboxes::definitions());
+    if is_offered(Toolset::Containers) {
+        definitions.extend(containers::definitions());
+    }
     definitions.extend(exec::definitions());
     definitions.extend(jobs::definitions());
     definitions.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));

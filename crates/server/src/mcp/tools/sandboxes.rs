@@ -7,9 +7,10 @@ use remote_sandbox_core::output::clean_line;
 use remote_sandbox_core::probe::{Chosen, Resources, Wanted};
 use remote_sandbox_engine::call::CallContext;
 use remote_sandbox_engine::engine::{Engine, Listed, Probed, Selected};
+use remote_sandbox_engine::sandbox::LocalFacts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Definition, Label, Nature, given};
 use crate::mcp::render::Reply;
@@ -78,7 +79,7 @@ struct SandboxReply {
     name: String,
     kind: &'static str,
     host: String,
-    port: u16,
+    port: Option<u16>,
     user: String,
     is_active: bool,
     connection_alive: bool,
@@ -90,8 +91,47 @@ struct SandboxReply {
     tags: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
+    #[serde(flatten)]
+    local: Option<LocalReply>,
     #[serde(skip_serializing_if = "Option::is_none")]
     resources: Option<ResourcesReply>,
+}
+
+/// What only sandboxes on this machine have.
+#[derive(Serialize)]
+pub(super) struct LocalReply {
+    isolation: Option<&'static str>,
+    network: &'static str,
+    workspace: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_at: Option<String>,
+    limits: Map<String, Value>,
+    /// What the wall does not keep apart.
+    not_walled_off: Vec<&'static str>,
+}
+
+impl LocalReply {
+    pub(super) fn new(facts: LocalFacts) -> Self {
+        let limits = facts.bounds.into_iter();
+        LocalReply {
+            isolation: facts.isolation,
+            network: facts.network.word(),
+            workspace: facts.workspace,
+            created_at: Some(facts.created_at),
+            limits: limits
+                .map(|bound| (bound.name.to_owned(), Value::String(bound.text)))
+                .collect(),
+            not_walled_off: facts.open,
+        }
+    }
+
+    /// The same for a reply that has the date elsewhere.
+    pub(super) fn without_date(facts: LocalFacts) -> Self {
+        LocalReply {
+            created_at: None,
+            ..LocalReply::new(facts)
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -156,6 +196,7 @@ fn ready(probed: Probed, active: Option<&str>) -> SandboxReply {
         code,
         tags: description.tags,
         warnings: description.warnings,
+        local: description.local.map(LocalReply::new),
         resources: probed.resources.map(|resources| match resources {
             Ok(resources) => ResourcesReply::Known(Box::new(resources)),
             Err(failure) => ResourcesReply::Unknown {

@@ -1,0 +1,255 @@
+//! Puts walls around this process and all it will start. What is taken away never comes back.
+
+use std::collections::BTreeMap;
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
+};
+use remote_sandbox_core::local::{Grant, Limits, Network};
+use rustix::process::{Resource, Rlimit};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
+
+/// Landlock that can tell which sockets in files may be reached.
+const TELLS_SOCKETS: u32 = 9;
+
+/// Landlock that keeps signals and abstract sockets in.
+const SCOPES: u32 = 6;
+
+/// Why a wall could not be put up; then nothing runs.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfineError {
+    /// Landlock refused.
+    #[error("Landlock refused")]
+    Landlock(#[from] RulesetError),
+    /// A path of the plan cannot be opened.
+    #[error("a path cannot be opened")]
+    Path(#[from] PathFdError),
+    /// The filter of system calls is wrong.
+    #[error("the filter of system calls cannot be made")]
+    Filter(#[from] seccompiler::BackendError),
+    /// The kernel refused the filter.
+    #[error("the filter of system calls was refused")]
+    Refused(#[from] seccompiler::Error),
+    /// A right could not be given up.
+    #[error("a right cannot be given up")]
+    Rights(#[from] rustix::io::Errno),
+}
+
+/// How much of Landlock this kernel has; 0 for nothing. Asking restricts nobody.
+pub fn landlock_version() -> u32 {
+    let versions = [
+        (9, ABI::V9),
+        (6, ABI::V6),
+        (5, ABI::V5),
+        (3, ABI::V3),
+        (2, ABI::V2),
+        (1, ABI::V1),
+    ];
+    let works = |abi: ABI| {
+        let set = Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::from_all(abi));
+        let set = match set {
+            Ok(set) if abi >= ABI::V6 => set.scope(Scope::from_all(abi)),
+            set => set,
+        };
+        set.and_then(Ruleset::create).is_ok()
+    };
+    let found = versions.into_iter().find(|(_, abi)| works(*abi));
+    found.map_or(0, |(version, _)| version)
+}
+
+/// Keeps signals and abstract sockets in, where the kernel can.
+pub(super) fn keep_signals_in(version: u32) -> Result<(), ConfineError> {
+    if version >= SCOPES {
+        let set = Ruleset::default().scope(Scope::from_all(ABI::V6))?;
+        set.create()?.restrict_self()?;
+    }
+    Ok(())
+}
+
+/// Lets this process do with files what the grants say and nothing else.
+pub(super) fn keep_to_grants(grants: &[Grant], version: u32) -> Result<(), ConfineError> {
+    let abi = if version >= TELLS_SOCKETS {
+        ABI::V9
+    } else {
+        ABI::V6
+    };
+    let mut rules = Ruleset::default()
+        .handle_access(AccessFs::from_all(abi))?
+        .scope(Scope::from_all(abi))?
+        .create()?;
+    for grant in grants {
+        let (path, access): (_, BitFlags<AccessFs>) = match grant {
+            Grant::Read(path) => (path, AccessFs::from_read(abi)),
+            Grant::List(path) => (path, AccessFs::ReadDir.into()),
+            Grant::Write(path) => (path, AccessFs::from_all(abi)),
+            Grant::Device(path) => (
+                path,
+                AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev,
+            ),
+        };
+        // What is not there any more cannot be reached either.
+        let Ok(opened) = PathFd::new(path) else {
+            continue;
+        };
+        let access = if path.is_dir() {
+            access
+        } else {
+            access & AccessFs::from_file(abi)
+        };
+        rules = rules.add_rule(PathBeneath::new(opened, access))?;
+    }
+    rules.restrict_self()?;
+    Ok(())
+}
+
+/// Gives up every right that only root has.
+pub(super) fn give_up_rights() -> Result<(), ConfineError> {
+    rustix::thread::set_no_new_privs(true)?;
+    let nothing = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    rustix::thread::set_capabilities(None, nothing)?;
+    Ok(())
+}
+
+/// System calls that nothing in a sandbox needs and that reach past its walls, or widen the ground
+/// on which the kernel can be attacked.
+const NEVER: [libc::c_long; 33] = [
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsmount,
+    libc::SYS_fsconfig,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_io_uring_setup,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_quotactl,
+];
+
+/// Refuses system calls that reach past Landlock: other processes, other namespaces, and sockets.
+pub(super) fn filter_calls(network: Network, version: u32) -> Result<(), ConfineError> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        NEVER.iter().map(|call| (*call, Vec::new())).collect();
+    rules.insert(libc::SYS_socket, families(network, version)?);
+    rules.insert(libc::SYS_clone, vec![new_user_namespace(0)?]);
+    rules.insert(libc::SYS_ioctl, vec![typing_for_others()?]);
+    // What a new process shares lies in memory where the filter cannot look; every library asks for
+    // a clone of the old form then.
+    let refused = SeccompAction::Errno(libc::EPERM as u32);
+    let architecture = std::env::consts::ARCH.try_into()?;
+    apply(SeccompFilter::new(
+        rules,
+        SeccompAction::Allow,
+        refused,
+        architecture,
+    )?)?;
+    let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let unknown = SeccompAction::Errno(libc::ENOSYS as u32);
+    apply(SeccompFilter::new(
+        rules,
+        SeccompAction::Allow,
+        unknown,
+        architecture,
+    )?)
+}
+
+fn apply(filter: SeccompFilter) -> Result<(), ConfineError> {
+    let program: BpfProgram = filter.try_into()?;
+    seccompiler::apply_filter(&program)?;
+    Ok(())
+}
+
+/// Rules that refuse all families of sockets but the allowed ones.
+fn families(network: Network, version: u32) -> Result<Vec<SeccompRule>, ConfineError> {
+    let mut allowed = Vec::new();
+    if network == Network::On {
+        allowed.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
+    }
+    if version >= TELLS_SOCKETS {
+        allowed.push(libc::AF_UNIX);
+    }
+    let other = |family: &libc::c_int| {
+        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, *family as u64)
+    };
+    let conditions: Result<Vec<_>, _> = allowed.iter().map(other).collect();
+    let conditions = conditions?;
+    if conditions.is_empty() {
+        // No rule at all means: refused whatever it is.
+        return Ok(Vec::new());
+    }
+    Ok(vec![SeccompRule::new(conditions)?])
+}
+
+fn new_user_namespace(argument: u8) -> Result<SeccompRule, ConfineError> {
+    let flag = libc::CLONE_NEWUSER as u64;
+    let condition = SeccompCondition::new(
+        argument,
+        SeccompCmpArgLen::Qword,
+        SeccompCmpOp::MaskedEq(flag),
+        flag,
+    )?;
+    Ok(SeccompRule::new(vec![condition])?)
+}
+
+/// Text that is put into a terminal as if somebody had typed it.
+fn typing_for_others() -> Result<SeccompRule, ConfineError> {
+    let condition =
+        SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::TIOCSTI)?;
+    Ok(SeccompRule::new(vec![condition])?)
+}
+
+/// Bounds what each process may use up, for what follows; `groups` says that the kernel counts them
+/// all together already, `own_users` that nobody else's processes count.
+pub(super) fn bound(limits: &Limits, groups: bool, own_users: bool) -> Result<(), ConfineError> {
+    let set = |resource, most: u64| {
+        let found = rustix::process::getrlimit(resource);
+        let most = found.maximum.map_or(most, |maximum| maximum.min(most));
+        let limit = Rlimit {
+            current: Some(most),
+            maximum: Some(most),
+        };
+        rustix::process::setrlimit(resource, limit)
+    };
+    // A memory image may hold what nobody shall find later.
+    set(Resource::Core, 0)?;
+    if let Some(most) = limits.processes.filter(|_| !groups && own_users) {
+        set(Resource::Nproc, most)?;
+    }
+    if let Some(most) = limits.memory_mb.filter(|_| !groups) {
+        set(Resource::Data, most.saturating_mul(1 << 20))?;
+    }
+    Ok(())
+}

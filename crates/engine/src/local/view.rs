@@ -1,0 +1,194 @@
+//! What this machine has that commands in a sandbox may see.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use remote_sandbox_core::local::{Grant, Hidden, Network, SystemPath, View, readable_grants};
+
+/// Where systems keep programs, libraries and their settings.
+const SYSTEM: [&str; 11] = [
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu",
+];
+
+/// What may hold files that only root may read.
+const SEARCHED: [&str; 2] = ["/etc", "/opt"];
+
+/// Most entries that are looked at for such files; what is beyond is hidden as a whole.
+const MOST_ENTRIES: usize = 50_000;
+
+/// How the names of devices for computing begin.
+const DEVICES: [&str; 7] = [
+    "nvidia",
+    "kfd",
+    "dri",
+    "davinci",
+    "hisi_hdc",
+    "devmm_svm",
+    "dxg",
+];
+
+/// What every program may use, where no /dev of its own can be made.
+const PLAIN_DEVICES: [&str; 7] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/ptmx",
+];
+
+/// What commands see, for a sandbox with these folders.
+pub(super) fn view_of(
+    home: &Path,
+    temporary: &Path,
+    readable: &[PathBuf],
+    network: Network,
+) -> View {
+    View {
+        system: SYSTEM
+            .iter()
+            .filter_map(|path| system_path(path))
+            .chain(resolver())
+            .collect(),
+        hidden: hidden(rustix::process::geteuid().is_root()),
+        devices: devices(),
+        readable: readable
+            .iter()
+            .filter(|path| path.exists())
+            .cloned()
+            .collect(),
+        home: home.to_owned(),
+        temporary: temporary.to_owned(),
+        network,
+    }
+}
+
+fn system_path(path: &str) -> Option<SystemPath> {
+    let path = PathBuf::from(path);
+    let found = std::fs::symlink_metadata(&path).ok()?;
+    if found.is_symlink() {
+        let target = std::fs::read_link(&path).ok()?;
+        return Some(SystemPath::Link { path, target });
+    }
+    Some(SystemPath::Real(path))
+}
+
+/// The file that says who knows names of hosts often lies outside of what is shown.
+fn resolver() -> Option<SystemPath> {
+    let found = std::fs::canonicalize("/etc/resolv.conf").ok()?;
+    let is_shown = SYSTEM.iter().any(|path| found.starts_with(path));
+    (!is_shown).then_some(SystemPath::Real(found))
+}
+
+fn devices() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();
+    let named = |name: &str| DEVICES.iter().any(|start| name.starts_with(start));
+    let mut found: Vec<PathBuf> = entries
+        .filter(|entry| entry.file_name().to_str().is_some_and(named))
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    found
+}
+
+/// What not everybody may read. The kernel keeps it from plain users; root in a sandbox owns it.
+fn hidden(is_root: bool) -> Vec<Hidden> {
+    let mut found = Vec::new();
+    if is_root {
+        let mut left = MOST_ENTRIES;
+        for root in SEARCHED {
+            search(Path::new(root), &mut left, &mut found);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn search(folder: &Path, left: &mut usize, found: &mut Vec<Hidden>) {
+    for entry in entries(folder) {
+        let Ok(about) = std::fs::symlink_metadata(&entry) else {
+            continue;
+        };
+        if about.is_symlink() {
+            continue;
+        }
+        let needed = if about.is_dir() { 0o005 } else { 0o004 };
+        let is_looked_at = *left > 0;
+        *left = left.saturating_sub(1);
+        if about.mode() & needed != needed || !is_looked_at {
+            found.push(Hidden {
+                path: entry,
+                is_folder: about.is_dir(),
+            });
+        } else if about.is_dir() {
+            search(&entry, left, found);
+        }
+    }
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+/// The same view as leave for Landlock, which shows everything where it is.
+pub(super) fn grants_of(view: &View) -> Vec<Grant> {
+    let hidden = view.hidden.iter().map(|hidden| hidden.path.clone());
+    let hidden: BTreeSet<PathBuf> = hidden.collect();
+    let mut grants = Vec::new();
+    for path in &view.system {
+        if let SystemPath::Real(path) = path {
+            grants.extend(readable_grants(path, &hidden, &mut entries));
+        }
+    }
+    grants.extend(["/proc", "/sys"].map(|path| Grant::Read(path.into())));
+    grants.extend(view.readable.iter().cloned().map(Grant::Read));
+    grants.extend(PLAIN_DEVICES.map(|path| Grant::Device(path.into())));
+    grants.push(Grant::Device("/dev/pts".into()));
+    grants.extend(view.devices.iter().cloned().map(Grant::Device));
+    grants.push(Grant::Write(view.home.clone()));
+    grants.push(Grant::Write(view.temporary.clone()));
+    grants
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn what_not_everybody_may_read_is_found_and_links_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let make = |name: &str, mode: u32| {
+            let path = root.join(name);
+            std::fs::write(&path, "x").unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        make("open", 0o644);
+        let closed = make("closed", 0o640);
+        std::fs::create_dir(root.join("sub")).unwrap();
+        let deep = make("sub/key", 0o600);
+        std::fs::create_dir(root.join("shut")).unwrap();
+        let shut = root.join("shut");
+        std::fs::set_permissions(&shut, std::fs::Permissions::from_mode(0o700)).unwrap();
+        std::os::unix::fs::symlink("/root", root.join("link")).unwrap();
+        let (mut found, mut left) = (Vec::new(), 100);
+        search(root, &mut left, &mut found);
+        found.sort();
+        let hide = |path: PathBuf, is_folder| Hidden { path, is_folder };
+        assert_eq!(
+            found,
+            [hide(closed, false), hide(shut, true), hide(deep, false)]
+        );
+        let (mut found, mut left) = (Vec::new(), 1);
+        search(root, &mut left, &mut found);
+        assert_eq!(found.len(), 4, "what was not looked at is hidden");
+    }
+}
