@@ -7,7 +7,7 @@ use remote_sandbox_testkit::sshd::Sshd;
 use remote_sandbox_testkit::wait::free_port;
 use serde_json::{Value, json};
 
-use crate::support::{entry, serve, with};
+use crate::support::{entry, serve, serve_nothing, with};
 
 /// A host with stand-in tools, and the folder that holds them.
 struct Host {
@@ -254,7 +254,7 @@ async fn sandbox_named_auto_wins_over_the_word() {
 
 #[tokio::test]
 async fn auto_says_how_to_configure_when_there_is_nothing() {
-    let client = serve(&[]).await;
+    let client = serve_nothing().await;
     let (is_error, reply) = select(&client, json!({"sandbox_name": "auto"})).await;
     assert!(is_error);
     assert_eq!(reply["code"], "not_configured");

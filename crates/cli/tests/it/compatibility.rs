@@ -10,7 +10,7 @@ use remote_sandbox_testkit::wait::{free_port, wait_until};
 use remote_sandbox_testkit::{McpClient, Sshd, process};
 use serde_json::{Map, Value, json};
 
-use crate::support::{entry, exec, exec_with, one, serve, with};
+use crate::support::{entry, exec, exec_with, one, serve, serve_nothing, with};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -224,7 +224,7 @@ async fn list_sandboxes_gives_every_old_field() {
     let full = list(&client).await;
     let resources = &full["sandboxes"][0]["resources"];
     assert_eq!(resources["gpu"][0]["util_pct"], 25.0, "{full:#}");
-    let nothing = list(&serve(&[]).await).await;
+    let nothing = list(&serve_nothing().await).await;
     assert_eq!(nothing["active_sandbox"], Value::Null);
     assert_produced("list_sandboxes", &[full, nothing]);
 }
@@ -241,7 +241,7 @@ async fn choosing_a_sandbox_gives_every_old_field() {
     let alive = client.call_tool("get_active_sandbox", json!({})).await.json;
     sshd.stop();
     let dead = client.call_tool("get_active_sandbox", json!({})).await.json;
-    let empty = serve(&[]).await;
+    let empty = serve_nothing().await;
     let none = empty.call_tool("get_active_sandbox", json!({})).await.json;
     assert_eq!(none["active_sandbox"], Value::Null);
     assert_produced("get_active_sandbox", &[alive, dead, none]);

@@ -388,7 +388,7 @@ fn doctor_tells_which_entry_is_broken_and_looks_at_the_others() {
 
 #[test]
 fn doctor_says_what_to_do_when_nothing_is_configured() {
-    let here = Surroundings::new(&[]);
+    let here = Surroundings::new(&[]).with("REMOTE_SANDBOX_LIST", "[{");
     let (report, ended) = examine(&here, &[]);
     assert_eq!(ended, 1);
     assert_eq!(report["hosts"], json!([]));

@@ -10,6 +10,7 @@ use crate::support::{builder, serve};
 /// A rough measure: models read about four bytes as one token.
 const BYTES_PER_TOKEN: usize = 4;
 const MOST_TOKENS: usize = 2_000;
+const MOST_TOKENS_WITH_CONTAINERS: usize = 3_200;
 
 async fn tools() -> Vec<Value> {
     let client = serve(&[]).await;
@@ -31,27 +32,46 @@ async fn tools_are_what_they_were() {
 }
 
 #[tokio::test]
-async fn tools_are_sorted_and_the_same_for_every_client_and_configuration() {
+async fn tools_are_sorted_and_the_same_for_every_client() {
     let first = tools().await;
     let names: Vec<&str> = first
         .iter()
         .map(|tool| tool["name"].as_str().unwrap())
         .collect();
     assert!(names.is_sorted(), "{names:?}");
-    let entry = json!({"name": "x", "host": "127.0.0.1", "user": "u", "password": "p"});
-    let client = builder(&[entry])
+    let client = builder(&[host()])
         .env("REMOTE_SANDBOX_RESULT_STYLE", "text")
+        .env("REMOTE_SANDBOX_TOOLSETS", "containers")
         .start();
     client.discover().await;
     assert_eq!(list(&client).await, first);
     assert_eq!(list(&client).await, first);
 }
 
+fn host() -> Value {
+    json!({"name": "x", "host": "127.0.0.1", "user": "u", "password": "p"})
+}
+
+#[tokio::test]
+async fn tools_for_making_sandboxes_come_where_one_is_always_there_or_when_asked_for() {
+    let offers = |tools: Vec<Value>| tools.iter().any(|tool| tool["name"] == "create_sandbox");
+    assert!(offers(tools().await));
+    let with_hosts = serve(&[host()]).await;
+    assert!(!offers(list(&with_hosts).await));
+    let refused = with_hosts.call_tool("create_sandbox", json!({"name": "x"})).await;
+    assert_eq!(refused.json["code"], "invalid_params");
+    let without = builder(&[]).env("REMOTE_SANDBOX_TOOLSETS", "none").start();
+    without.discover().await;
+    assert!(offers(list(&without).await), "an unknown word changes nothing");
+}
+
 #[tokio::test]
 async fn list_of_tools_is_cheap_to_read() {
-    let bytes = Value::from(tools().await).to_string().len();
-    let tokens = bytes / BYTES_PER_TOKEN;
-    assert!(tokens < MOST_TOKENS, "about {tokens} tokens");
+    let tokens = |tools: Vec<Value>| Value::from(tools).to_string().len() / BYTES_PER_TOKEN;
+    let with_containers = tokens(tools().await);
+    assert!(with_containers < MOST_TOKENS_WITH_CONTAINERS, "about {with_containers}");
+    let for_hosts = tokens(list(&serve(&[host()]).await).await);
+    assert!(for_hosts < MOST_TOKENS, "about {for_hosts} tokens");
 }
 
 #[tokio::test]

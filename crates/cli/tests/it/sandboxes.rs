@@ -6,7 +6,7 @@ use remote_sandbox_testkit::sshd::Sshd;
 use remote_sandbox_testkit::wait::free_port;
 use serde_json::json;
 
-use crate::support::{entry, one, serve, with};
+use crate::support::{entry, one, serve, serve_nothing, with};
 
 #[tokio::test]
 async fn list_shows_living_dead_and_broken_sandboxes_side_by_side() {
@@ -132,8 +132,8 @@ async fn active_sandbox_is_really_asked() {
 }
 
 #[tokio::test]
-async fn nothing_configured_is_said_with_the_way_out() {
-    let client = serve(&[]).await;
+async fn list_that_cannot_be_read_is_said_with_the_way_out_and_nothing_runs_here_instead() {
+    let client = serve_nothing().await;
     let list = client.call_tool("list_sandboxes", json!({})).await;
     assert!(!list.is_error);
     assert_eq!(list.json["sandboxes"], json!([]));

@@ -53,6 +53,11 @@ pub(crate) async fn serve(sandboxes: &[Value]) -> McpClient {
 }
 
 /// Shakes hands.
+/// A server whose user wanted sandboxes, in a list that cannot be read.
+pub(crate) async fn serve_nothing() -> McpClient {
+    ready(builder(&[]).env("REMOTE_SANDBOX_LIST", "[{").start()).await
+}
+
 pub(crate) async fn ready(client: McpClient) -> McpClient {
     client.initialize("2025-06-18").await;
     client
