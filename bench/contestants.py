@@ -18,7 +18,8 @@ CALL_SECONDS = 120
 BIG_BYTES = 5_000_000
 BIG_COMMAND = f"head -c {BIG_BYTES} /dev/zero | tr '\\0' x"
 # The script of our server, so that its row is compared with the same work.
-PROBE_FILE = pathlib.Path(__file__).resolve().parent.parent / "crates/core/src/probe/probe.sh"
+PROBE_FOLDER = pathlib.Path(__file__).resolve().parent.parent / "crates/core/src/probe"
+PROBE_FILES = ("probe_gpu.sh", "probe.sh")
 LOGINS_AT_ONCE = 4
 
 
@@ -41,7 +42,9 @@ def processor_ms(pid: int) -> float:
 
 
 def probe_script() -> bytes:
-    text = PROBE_FILE.read_text(encoding="utf-8")
+    text = "".join((PROBE_FOLDER / name).read_text(encoding="utf-8") for name in PROBE_FILES)
+    lines = (line.strip() for line in text.splitlines())
+    text = "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
     return text.replace("@NONCE@", "benchnonce").replace("@LIMIT@", "5").encode()
 
 

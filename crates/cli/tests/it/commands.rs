@@ -26,9 +26,14 @@ pub(crate) struct Surroundings {
 
 impl Surroundings {
     pub(crate) fn new(sandboxes: &[Value]) -> Self {
+        Surroundings::with_list(&Value::from(sandboxes.to_vec()).to_string())
+    }
+
+    /// The same with a list as the user wrote it.
+    pub(crate) fn with_list(list: &str) -> Self {
         Surroundings {
             home: TempDir::with_prefix("commands-").unwrap(),
-            list: Value::from(sandboxes.to_vec()).to_string(),
+            list: list.to_owned(),
         }
     }
 
@@ -411,4 +416,23 @@ fn missing_and_unwritable_homes_are_told() {
             assert!(told, "{said}");
         }
     }
+}
+
+#[test]
+fn exec_lets_a_command_end_whose_output_nobody_reads_yet_and_loses_none_of_it() {
+    let (_sshd, here) = one();
+    let ended = here.home.path().join("ended");
+    let line = format!("yes | head -c 30000000; touch {}", ended.display());
+    let mut child = here.command(&["exec", "box", "--", &line]).spawn().unwrap();
+    assert!(wait_until_blocking(SOON, || ended.exists()));
+    let mut seen = Vec::new();
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_to_end(&mut seen)
+        .unwrap();
+    let expected = b"y\n".repeat(15_000_000);
+    assert!(seen == expected, "{} bytes", seen.len());
+    assert_eq!(code(&wait(child)), 0);
 }

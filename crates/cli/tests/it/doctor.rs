@@ -388,7 +388,7 @@ fn doctor_tells_which_entry_is_broken_and_looks_at_the_others() {
 
 #[test]
 fn doctor_says_what_to_do_when_nothing_is_configured() {
-    let here = Surroundings::new(&[]).with("REMOTE_SANDBOX_LIST", "[{");
+    let here = Surroundings::with_list("[{");
     let (report, ended) = examine(&here, &[]);
     assert_eq!(ended, 1);
     assert_eq!(report["hosts"], json!([]));
@@ -397,10 +397,11 @@ fn doctor_says_what_to_do_when_nothing_is_configured() {
         .iter()
         .filter(|step| step["status"] == "failed")
         .collect();
-    assert_eq!(failed.len(), 1, "{report:#}");
-    assert_eq!(failed[0]["step"], "sandboxes");
+    assert_eq!(failed.len(), 2, "{report:#}");
+    assert_eq!(failed[0]["step"], "problem");
+    assert_eq!(failed[1]["step"], "sandboxes");
     assert!(
-        failed[0]["fix"]
+        failed[1]["fix"]
             .as_str()
             .unwrap()
             .contains("REMOTE_SANDBOX_LIST")

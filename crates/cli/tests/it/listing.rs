@@ -58,18 +58,25 @@ async fn tools_for_making_sandboxes_come_where_one_is_always_there_or_when_asked
     assert!(offers(tools().await));
     let with_hosts = serve(&[host()]).await;
     assert!(!offers(list(&with_hosts).await));
-    let refused = with_hosts.call_tool("create_sandbox", json!({"name": "x"})).await;
-    assert_eq!(refused.json["code"], "invalid_params");
-    let without = builder(&[]).env("REMOTE_SANDBOX_TOOLSETS", "none").start();
-    without.discover().await;
-    assert!(offers(list(&without).await), "an unknown word changes nothing");
+    let refused = with_hosts
+        .call_tool("create_sandbox", json!({"name": "x"}))
+        .await;
+    assert_eq!(refused.json["code"], "invalid_params", "{}", refused.text);
+    let asked = builder(&[host()])
+        .env("REMOTE_SANDBOX_TOOLSETS", "containers")
+        .start();
+    asked.discover().await;
+    assert!(offers(list(&asked).await));
 }
 
 #[tokio::test]
 async fn list_of_tools_is_cheap_to_read() {
     let tokens = |tools: Vec<Value>| Value::from(tools).to_string().len() / BYTES_PER_TOKEN;
     let with_containers = tokens(tools().await);
-    assert!(with_containers < MOST_TOKENS_WITH_CONTAINERS, "about {with_containers}");
+    assert!(
+        with_containers < MOST_TOKENS_WITH_CONTAINERS,
+        "about {with_containers}"
+    );
     let for_hosts = tokens(list(&serve(&[host()]).await).await);
     assert!(for_hosts < MOST_TOKENS, "about {for_hosts} tokens");
 }

@@ -9,6 +9,7 @@ mod compatibility;
 mod doctor;
 mod exec;
 mod faults;
+mod following;
 mod identities;
 mod interop;
 mod listing;

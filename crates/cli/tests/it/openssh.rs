@@ -12,6 +12,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::commands::{Surroundings, code};
 use crate::ssh_config::SshConfig;
 use crate::support::{entry, exec, exec_with, ready, shells_wait, unique, with};
 
@@ -312,4 +313,78 @@ async fn command_is_not_repeated_when_the_connection_ends_before_it_is_taken_up(
     assert!(wait_until(PATIENCE, gone).await);
     let runs = std::fs::read_to_string(&ran).unwrap_or_default();
     assert!(runs.lines().count() <= 1, "{runs}");
+}
+
+/// What `doctor --json` says of the one host, by the names of the steps, and its exit code.
+fn examine(cluster: &Cluster, more: Value) -> (Value, i32) {
+    let entry = json!({"name": "box", "ssh_alias": "box", "transport": "openssh"});
+    let here = Surroundings::new(&[with(entry, more)]);
+    let output = here
+        .command(&["doctor", "--json"])
+        .env("REMOTE_SANDBOX_SSH_CONFIG", cluster.config.path())
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let steps = report["hosts"][0]["steps"].as_array().unwrap();
+    let named = steps
+        .iter()
+        .map(|step| (step["step"].as_str().unwrap().to_owned(), step.clone()));
+    (Value::Object(named.collect()), code(&output))
+}
+
+#[rstest]
+#[case::required(true)]
+#[case::wished(false)]
+#[tokio::test]
+async fn doctor_tells_of_the_shared_connection_of_the_user(#[case] required: bool) {
+    let cluster = Cluster::start();
+    let _login = cluster.log_in().await;
+    let (steps, code) = examine(&cluster, json!({"require_existing_master": required}));
+    let shared = &steps["shared_connection"];
+    assert_eq!(shared["status"], "ok", "{steps:#}");
+    let socket = cluster.sockets().remove(0).display().to_string();
+    assert!(shared["detail"].as_str().unwrap().contains(&socket));
+    assert_eq!(steps["transport"]["status"], "ok", "{steps:#}");
+    assert_eq!(steps["shell"]["status"], "ok", "{steps:#}");
+    assert_eq!((code, cluster.sshd.accepted_auth_count()), (0, 1));
+}
+
+#[tokio::test]
+async fn doctor_says_how_to_open_the_shared_connection_that_is_required() {
+    let cluster = Cluster::start();
+    let (steps, code) = examine(&cluster, json!({"require_existing_master": true}));
+    let shared = &steps["shared_connection"];
+    assert_eq!(shared["status"], "failed", "{steps:#}");
+    assert!(shared["fix"].as_str().unwrap().contains("`ssh box`"));
+    assert_eq!(steps["transport"]["status"], "skipped", "{steps:#}");
+    assert_eq!(steps["shell"]["status"], "skipped", "{steps:#}");
+    assert_eq!((code, cluster.sshd.connection_count()), (1, 0));
+}
+
+#[tokio::test]
+async fn doctor_says_that_a_required_shared_connection_has_no_place() {
+    let sshd = Sshd::start();
+    let config = SshConfig::new().host("box", &sshd, &[]);
+    let folder = TempDir::new().unwrap();
+    let cluster = Cluster {
+        sshd,
+        config,
+        folder,
+    };
+    let (steps, _) = examine(&cluster, json!({"require_existing_master": true}));
+    let shared = &steps["shared_connection"];
+    assert_eq!(shared["status"], "failed", "{steps:#}");
+    assert!(shared["detail"].as_str().unwrap().contains("ControlPath"));
+    assert_eq!(cluster.sshd.connection_count(), 0);
+}
+
+#[tokio::test]
+async fn doctor_finds_nothing_wrong_without_a_shared_connection_where_none_is_required() {
+    let cluster = Cluster::start();
+    let (steps, code) = examine(&cluster, json!({}));
+    let shared = &steps["shared_connection"];
+    assert_eq!(shared["status"], "ok", "{steps:#}");
+    assert!(shared["detail"].as_str().unwrap().contains("none is open"));
+    assert_eq!(steps["transport"]["status"], "ok", "{steps:#}");
+    assert_eq!((code, cluster.sshd.accepted_auth_count()), (0, 1));
 }

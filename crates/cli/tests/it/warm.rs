@@ -199,3 +199,33 @@ async fn command_in_a_shell_that_waited_is_ended_at_its_deadline_and_told() {
     assert!(process::with_command_line("sleep 4972").is_empty());
     assert_eq!(out(&client, "echo next").await, "next");
 }
+
+#[tokio::test]
+async fn shell_for_the_next_call_is_started_when_a_script_of_ours_has_ended() {
+    let (sshd, client) = one().await;
+    let probe = || client.call_tool("list_sandboxes", json!({"check_resources": true}));
+    probe().await;
+    assert!(shells_wait(&sshd, 1).await);
+    let before = sshd.command_pids();
+    let probing = probe();
+    tokio::pin!(probing);
+    let listed = loop {
+        tokio::select! {
+            biased;
+            listed = &mut probing => break listed,
+            () = tokio::time::sleep(Duration::from_millis(3)) => {}
+        }
+        let mut own = process::descendants(before[0]);
+        let now = sshd.command_pids();
+        own.extend(process::descendants(before[0]));
+        let strange =
+            |pid: &u32| *pid != before[0] && !own.contains(pid) && process::is_alive(*pid);
+        let others: Vec<u32> = now.into_iter().filter(strange).collect();
+        // Once the shell that serves is gone, its replacement may be there.
+        let serves = process::is_alive(before[0]);
+        assert!(!serves || others.is_empty(), "{others:?} beside {before:?}");
+    };
+    assert!(listed.text.contains("\"load_1m\""), "{}", listed.text);
+    assert!(shells_wait(&sshd, 1).await);
+    assert_ne!(sshd.command_pids(), before);
+}

@@ -48,6 +48,8 @@ pub enum StepName {
     Wall,
     /// What commands may use up.
     Limits,
+    /// Whether a connection is open already that others made and that may be used.
+    SharedConnection,
     /// The address of the name.
     Dns,
     /// The TCP connection, or what stands for it.
@@ -141,6 +143,7 @@ impl StepName {
             StepName::Isolation => "isolation",
             StepName::Wall => "wall",
             StepName::Limits => "limits",
+            StepName::SharedConnection => "shared_connection",
             StepName::Dns => "dns",
             StepName::Tcp => "tcp",
             StepName::Banner => "banner",

@@ -8,19 +8,38 @@ nonce=@NONCE@
 limit=@LIMIT@
 most_bytes=65536
 most_lines=256
-collecting= processes= noted=0
+collecting= processes= noted=0 report=
+newline='
+'
 
+# Sections of tools go out as they come.
 open_section() { printf '\n@@%s begin %s\n' "$nonce" "$1"; }
 close_section() { printf '\n@@%s end %s\n' "$nonce" "$1"; }
 
-# Copies the first lines of a small file without starting a process.
-copy_file() {
-    [ -r "$1" ] || return 1
-    count=0
-    while IFS= read -r line && [ "$count" -lt "$most_lines" ]; do
-        printf '%s\n' "$line"
-        count=$((count + 1))
-    done <"$1"
+# All others are collected and go out in one piece: each write would cost the server of this host a packet.
+say() { report="$report$1$newline"; }
+section() {
+    say "$newline@@$nonce begin $1"
+    shift
+    "$@"
+    say "$newline@@$nonce end $?"
+}
+send_report() {
+    printf '%s' "$report"
+    report=
+}
+
+# Only for what every machine with a /proc file does without: each costs a process or more.
+say_output() {
+    output=$("$@")
+    status=$?
+    say "$output"
+    return "$status"
+}
+
+read_line() {
+    line=
+    [ -r "$1" ] && IFS= read -r line <"$1"
 }
 
 # Stops a tool that outlives the limit. A process stuck in the kernel survives even KILL, so the verdict is written
@@ -76,76 +95,86 @@ relay() {
     [ "$verdict" = 0 ]
 }
 
-# Remembers the processes that a line names. Any number may be one; the reader knows which of them are meant.
-note_processes() {
-    words=$IFS
-    IFS="$IFS,|:\"PID"
-    set -f
-    for word in $1; do
-        case $word in '' | *[!0-9]* | ????????*) continue ;; esac
-        [ "$noted" -lt "$most_lines" ] && [ -d "/proc/$word" ] || continue
-        case "$processes " in *" /proc/$word "*) continue ;; esac
-        processes="$processes /proc/$word"
-        noted=$((noted + 1))
-    done
-    set +f
-    IFS=$words
-}
-
-# Tells who owns the remembered processes: by number, which is certain, and by name, which may have to be asked for.
-owner_sections() {
-    collecting=
-    [ -n "$processes" ] || return 0
-    open_section "$1_owners"
-    printf 'self %s\n' "$(id -u)"
-    ls -ldn $processes
-    close_section "$?"
-    open_section "$1_names"
-    bounded ls -ld $processes
-}
-
 # Runs a tool for at most the limit. The left side ends at once: the shell must not wait for the tool itself.
 bounded() { { supervise "$@" & } | relay; }
 
-# The same for a list of processes, with their owners after it.
-bounded_with_owners() {
-    name=$1
-    shift
-    { supervise "$@" & } | {
-        collecting=yes processes= noted=0
-        relay
-        owner_sections "$name"
-    }
+# Looks a word up in a file of keys and values, without starting a process.
+find_value() {
+    value=
+    [ -r "$1" ] || return 1
+    while read -r key value; do
+        [ "$key" != "$2" ] || return 0
+    done <"$1"
+    value=
+    return 1
 }
 
-cpu_count() {
+# Counts the processors that are in both of two lists such as "0-3,8".
+count_common() {
+    words=$IFS
+    IFS=,
+    common=0
+    for one in $1; do
+        for other in $2; do
+            low=${one%-*} high=${one#*-}
+            [ "$low" -ge "${other%-*}" ] || low=${other%-*}
+            [ "$high" -le "${other#*-}" ] || high=${other#*-}
+            [ "$low" -gt "$high" ] || common=$((common + high - low + 1))
+        done
+    done
+    IFS=$words
+}
+
+# What nproc counts: the processors that this process may use and that are running. Where neither list holds the
+# other, one of them is not about this machine, as in some containers.
+count_usable() {
+    find_value /proc/self/status Cpus_allowed_list: || return 1
+    allowed=$value
+    read_line /sys/devices/system/cpu/online || return 1
+    online=$line
+    case $allowed,$online in *[!0-9,-]* | *[,-][,-]* | [,-]* | *[,-] | ????????????????????????????????*) return 1 ;; esac
+    count_common "$allowed" "$allowed"
+    size=$common
+    count_common "$online" "$online"
+    [ "$common" -ge "$size" ] || size=$common
+    count_common "$allowed" "$online"
+    [ "$common" -gt 0 ] && [ "$common" = "$size" ] && say "$common"
+}
+
+ask_cpu_count() {
     # GNU nproc would report these wishes instead of the machine.
     unset OMP_NUM_THREADS OMP_THREAD_LIMIT
     nproc || getconf _NPROCESSORS_ONLN || getconf NPROCESSORS_ONLN || sysctl -n hw.ncpu ||
         grep -c '^processor' /proc/cpuinfo
 }
 
+cpu_count() { count_usable || say_output ask_cpu_count; }
+
+ask_load_average() { sysctl -n vm.loadavg || uptime; }
+
 load_average() {
-    copy_file /proc/loadavg || sysctl -n vm.loadavg || uptime
+    if read_line /proc/loadavg; then say "$line"; else say_output ask_load_average; fi
 }
 
-reclaimable_bytes() {
-    while read -r key value; do
-        if [ "$key" = "$2" ]; then
-            printf '%s' "$value"
-            return
-        fi
-    done <"$1"
+# Its first lines, to the last one that is of use.
+memory_figures() {
+    [ -r /proc/meminfo ] || return 1
+    count=0
+    while IFS= read -r line && [ "$count" -lt "$most_lines" ]; do
+        say "$line"
+        count=$((count + 1))
+        case $line in Cached:*) break ;; esac
+    done </proc/meminfo
 }
 
 cgroup_memory() {
-    maximum= current= inactive=
+    maximum= current=
     read -r maximum <"$1/$2"
     # "max", or a number of 16 and more digits, is no limit at all.
     case $maximum in '' | *[!0-9]* | ????????????????*) return ;; esac
     [ -r "$1/$3" ] && read -r current <"$1/$3"
-    [ -r "$1/memory.stat" ] && inactive=$(reclaimable_bytes "$1/memory.stat" "$4")
-    printf 'memory %s %s %s\n' "$maximum" "${current:--}" "${inactive:--}"
+    find_value "$1/memory.stat" "$4"
+    say "memory $maximum ${current:--} ${value:--}"
 }
 
 cgroup_level() {
@@ -156,7 +185,7 @@ cgroup_level() {
         read -r quota <"$1/cpu.cfs_quota_us"
         read -r period <"$1/cpu.cfs_period_us"
     fi
-    [ -z "$quota" ] || printf 'cpu %s %s\n' "$quota" "$period"
+    [ -z "$quota" ] || say "cpu $quota $period"
     if [ -r "$1/memory.max" ]; then
         cgroup_memory "$1" memory.max memory.current inactive_file
     elif [ -r "$1/memory.limit_in_bytes" ]; then
@@ -187,33 +216,95 @@ cgroup_limits() {
     done </proc/self/cgroup
 }
 
-first_line() { [ -r "$1" ] && IFS= read -r line <"$1" && printf '%s\n' "$line"; }
-
-section() {
-    open_section "$1"
-    shift
-    "$@"
-    close_section "$?"
-}
-
 quick_sections() {
-    before=$(first_line /proc/stat)
-    # Where fractions of a second are not understood this fails at once, and there is no second reading.
-    sleep 0.1 >/dev/null &
-    pause=$!
     section load load_average
     section count cpu_count
-    section meminfo copy_file /proc/meminfo
+    section meminfo memory_figures
     section cgroup cgroup_limits
     if [ ! -r /proc/meminfo ]; then
-        section sysctl sysctl hw.memsize hw.physmem64 hw.physmem hw.pagesize \
+        section sysctl say_output sysctl hw.memsize hw.physmem64 hw.physmem hw.pagesize \
             vm.stats.vm.v_free_count vm.stats.vm.v_inactive_count
-        section vm_stat vm_stat
+        section vm_stat say_output vm_stat
     fi
-    open_section stat
-    printf '%s\n' "$before"
-    wait "$pause" && first_line /proc/stat
-    close_section "$?"
+    section gpu_driver gpu_driver
+}
+
+say_mark() { printf '\n@@%s %s %s\n' "$nonce" "$1" "$2"; }
+
+# Asks for both disks at once, and meanwhile waits between two readings of the processors' time. A df that is stuck
+# in the kernel cannot be waited for; so it is looked at, after the pause that is needed anyway.
+measure() {
+    read_line /proc/stat
+    before=$line
+    df -kP /tmp ${HOME:+"$HOME"} &
+    tool=$!
+    # Where fractions of a second are not understood this fails at once, and there is no second reading.
+    sleep 0.1 >/dev/null &
+    wait "$!" && read_line /proc/stat || line=
+    printf '\n@@%s before %s\n@@%s after %s\n' "$nonce" "$before" "$nonce" "$line"
+    for nap in 0.05 0.1 0.2 0.4; do
+        kill -0 "$tool" || break
+        { sleep "$nap" || sleep 1; } >/dev/null
+    done
+    if kill -0 "$tool"; then
+        kill -STOP "$tool"
+        say_mark stop hung
+        kill -KILL "$tool"
+    else
+        wait "$tool"
+        say_mark stop "$?"
+    fi
+}
+
+# Takes what measure prints, to the word that df has ended, or is not waited for.
+take_measures() {
+    before= after= first= second= rows=-1 size=0 verdict=lost
+    while IFS= read -r line; do
+        case $line in
+        "@@$nonce before "*) before=${line#"@@$nonce before "} ;;
+        "@@$nonce after "*) after=${line#"@@$nonce after "} ;;
+        "@@$nonce stop "*)
+            verdict=${line#"@@$nonce stop "}
+            break
+            ;;
+        ?*)
+            size=$((size + ${#line}))
+            [ "$size" -le "$most_bytes" ] || break
+            rows=$((rows + 1))
+            first=$second second=$line
+            ;;
+        esac
+    done
+    # Whoever would still write shall not wait, and no tool that is started from here shall keep this open.
+    exec </dev/null
+}
+
+processor_time() {
+    say "$before"
+    [ -n "$after" ] && say "$after"
+}
+
+disk_row() {
+    say "path $1"
+    say "$2"
+}
+
+# One df for both is only good when both have answered. Where one has not, each has its own, and its own limit.
+disk_sections() {
+    case $verdict:$rows:$HOME in
+    0:2:?*)
+        section disk_home disk_row "$HOME" "$second"
+        section disk_tmp disk_row /tmp "$first"
+        ;;
+    0:1:) section disk_tmp disk_row /tmp "$second" ;;
+    *)
+        send_report
+        disk_section disk_tmp /tmp | {
+            disk_section disk_home "$HOME"
+            cat
+        }
+        ;;
+    esac
 }
 
 disk_section() {
@@ -223,161 +314,13 @@ disk_section() {
     bounded df -kP "$2"
 }
 
-exists() {
-    for entry in "$@"; do
-        [ ! -e "$entry" ] || return 0
-    done
-    return 1
-}
-
-yes_or_no() { if "$@" >/dev/null; then printf 'yes\n'; else printf 'no\n'; fi; }
-
-# A graphics unit inside a processor has the same driver; only one with much memory of its own is worth a complaint.
-has_amd_device() {
-    [ -e /dev/kfd ] || return 1
-    for file in /sys/class/drm/card*/device/mem_info_vram_total; do
-        [ -r "$file" ] && read -r bytes <"$file" && [ "$bytes" -ge 8589934592 ] && return 0
-    done
-    return 1
-}
-
-# NVIDIA comes last: where its lines are, those of the others are too.
-gpu_driver() {
-    printf 'amd_tool %s\n' "$(yes_or_no amd_tools)"
-    printf 'amd_device %s\n' "$(yes_or_no has_amd_device)"
-    printf 'ascend_tool %s\n' "$(yes_or_no command -v npu-smi)"
-    printf 'ascend_device %s\n' "$(yes_or_no exists /dev/davinci[0-9]* /dev/davinci_manager)"
-    printf 'tool %s\n' "$(yes_or_no command -v nvidia-smi)"
-    printf 'device %s\n' "$(yes_or_no exists /dev/nvidia[0-9]* /proc/driver/nvidia/gpus/* /proc/driver/nvidia/version)"
-}
-
-gpu_list() {
-    open_section gpus
-    bounded nvidia-smi --query-gpu=index,uuid,name,utilization.gpu,memory.used,memory.total \
-        --format=csv,noheader,nounits
-}
-
-gpu_processes() {
-    open_section gpu_processes
-    bounded_with_owners nvidia nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory \
-        --format=csv,noheader,nounits
-}
-
-# The plain table is the only one that tells memory and processes of the parts of a divided GPU.
-gpu_instances() {
-    open_section nvidia_list
-    { supervise nvidia-smi -L & } | { relay && [ -n "$instances" ]; } || return 0
-    open_section nvidia_table
-    bounded_with_owners instances nvidia-smi
-}
-
-nvidia_sections() {
-    command -v nvidia-smi >/dev/null || return 0
-    gpu_instances | {
-        gpu_processes | {
-            gpu_list
-            cat
-        }
-        cat
-    }
-}
-
-amd_tools() { command -v amd-smi || command -v rocm-smi; }
-
-amd_monitor() {
-    open_section amd_monitor
-    bounded amd-smi monitor --gfx --vram-usage --temperature --json
-}
-
-amd_static() {
-    open_section amd_static
-    bounded amd-smi static --asic --json
-}
-
-amd_processes() {
-    open_section amd_processes
-    bounded_with_owners amd amd-smi process --json
-}
-
-# Succeeds when the figures could be read.
-amd_smi_sections() {
-    command -v amd-smi >/dev/null || return 1
-    amd_processes | {
-        amd_static | {
-            amd_monitor
-            status=$?
-            cat
-            [ "$status" = 0 ]
-        }
-        status=$?
-        cat
-        [ "$status" = 0 ]
-    }
-}
-
-rocm_processes() {
-    open_section rocm_processes
-    bounded_with_owners rocm rocm-smi --showpidgpus
-}
-
-rocm_smi_sections() {
-    command -v rocm-smi >/dev/null || return 0
-    rocm_processes | {
-        open_section rocm
-        bounded rocm-smi --showproductname --showuse --showmeminfo vram --showtemp --json
-        cat
-    }
-}
-
-holds_memory() {
-    for file in "$1"/vram_*; do
-        [ -r "$file" ] && read -r bytes <"$file" && [ "$bytes" = 0 ] || return 0
-    done
-    return 1
-}
-
-# All processes with memory on an AMD GPU, as the kernel knows them; the tools show a plain user only some.
-kernel_processes() {
-    for entry in /sys/class/kfd/kfd/proc/[0-9]*; do
-        [ -d "$entry" ] && holds_memory "$entry" || continue
-        printf '%s\n' "${entry##*/}"
-        note_processes "${entry##*/}"
-    done
-}
-
-amd_sections() {
-    amd_tools >/dev/null || return 0
-    section kfd kernel_processes
-    owner_sections kfd
-    amd_smi_sections || rocm_smi_sections
-}
-
-ascend_sections() {
-    command -v npu-smi >/dev/null || return 0
-    open_section ascend
-    bounded_with_owners ascend npu-smi info
-}
-
-gpu_sections() {
-    section gpu_driver gpu_driver
-    ascend_sections | {
-        amd_sections | {
-            nvidia_sections
-            cat
-        }
-        cat
-    }
-}
-
-# Each stage starts its left side, does its own work meanwhile, then passes on what the left side printed:
-# everything runs at the same time and no two sections mix.
-slow_sections() {
-    disk_section disk_tmp /tmp | {
-        disk_section disk_home "$HOME" | {
-            gpu_sections
-            cat
-        }
-        cat
+machine_sections() {
+    measure | {
+        quick_sections
+        take_measures
+        section stat processor_time
+        disk_sections
+        send_report
     }
 }
 
@@ -389,10 +332,9 @@ main() {
     PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/nvidia/bin:/usr/lib/wsl/lib
     PATH=$PATH:/opt/rocm/bin:/usr/local/sbin
     export LC_ALL PATH
-    slow_sections | {
-        quick_sections
-        cat
-    }
+    find_tools
+    # Most hosts have none, and then nothing is started for it.
+    if [ -n "$amd$ascend$nvidia" ]; then beside gpu_sections machine_sections; else machine_sections; fi
 }
 
 main; exit 0

@@ -20,8 +20,16 @@ const HEALTHY: &str = include_str!("../../tests/fixtures/probe/gpus_healthy.csv"
 const PROCESSES: &str = include_str!("../../tests/fixtures/probe/processes_healthy.csv");
 
 /// The shells of this machine out of those a host may have as `sh`.
-fn shells() -> Vec<&'static [&'static str]> {
-    let all: [&[&str]; 4] = [&["sh"], &["dash"], &["busybox", "sh"], &["bash", "--posix"]];
+pub(super) fn shells() -> Vec<&'static [&'static str]> {
+    let all: [&[&str]; 7] = [
+        &["sh"],
+        &["dash"],
+        &["busybox", "sh"],
+        &["bash", "--posix"],
+        &["zsh", "--emulate", "sh"],
+        &["ksh"],
+        &["mksh"],
+    ];
     all.into_iter()
         .filter(|shell| {
             let found = Command::new(shell[0])
@@ -39,7 +47,7 @@ fn shells() -> Vec<&'static [&'static str]> {
 }
 
 /// Puts a shell program of that name into the directory.
-fn add_program(directory: &Path, name: &str, body: &str) {
+pub(super) fn add_program(directory: &Path, name: &str, body: &str) {
     let path = directory.join(name);
     fs::write(&path, format!("#!/bin/sh\nhere=${{0%/*}}\n{body}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -66,20 +74,20 @@ fn stand_in(body: &str) -> TempDir {
     directory
 }
 
-struct Run {
+pub(super) struct Run {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
-    took: Duration,
+    pub(super) took: Duration,
 }
 
 impl Run {
-    fn resources(&self) -> Resources {
+    pub(super) fn resources(&self) -> Resources {
         parse_report(&nonce(), &self.stdout).unwrap()
     }
 }
 
 /// Runs the script, and waits until nobody holds its output open any more.
-fn run(shell: &[&str], directory: &Path, script: &str) -> Run {
+pub(super) fn run(shell: &[&str], directory: &Path, script: &str) -> Run {
     let start = Instant::now();
     let output = Command::new(shell[0])
         .args(&shell[1..])
@@ -100,7 +108,7 @@ fn run(shell: &[&str], directory: &Path, script: &str) -> Run {
     }
 }
 
-fn script(limit_s: u64) -> String {
+pub(super) fn script(limit_s: u64) -> String {
     script_with_limit(&nonce(), Duration::from_secs(limit_s))
 }
 
@@ -318,7 +326,7 @@ fn script_leaves_nothing_behind_when_tools_answer() {
 }
 
 /// Writes files below a directory, each with the directories above it.
-fn add_files(directory: &Path, files: &[(&str, &str)]) {
+pub(super) fn add_files(directory: &Path, files: &[(&str, &str)]) {
     for (name, text) in files {
         let path = directory.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

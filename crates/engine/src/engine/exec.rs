@@ -70,8 +70,8 @@ impl Engine {
         self.start_and_wait(context, request, None).await
     }
 
-    /// Runs a command whose output somebody sees while it comes; a reader that is slow makes the
-    /// command wait, until its deadline.
+    /// Runs a command whose output somebody sees while it comes. What a slow reader has not taken waits
+    /// on disk; only where that is full does the command wait, until its deadline.
     pub async fn exec_followed(
         &self,
         context: &CallContext,

@@ -87,6 +87,9 @@ pub(super) struct Birth {
 
 impl Run {
     pub(super) fn new(birth: Birth) -> Arc<Self> {
+        if let Some((tap, _)) = &birth.tap {
+            tap.keep_in(birth.folder.clone());
+        }
         Arc::new(Run {
             id: birth.id,
             token: birth.token,

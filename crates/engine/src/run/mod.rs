@@ -1,5 +1,6 @@
 //! Runs: commands that somebody waits for, and what is kept of them afterwards.
 
+mod backlog;
 mod follow;
 mod live;
 mod reading;

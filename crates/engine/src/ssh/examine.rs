@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use remote_sandbox_core::config::{AgentChoice, SshSettings, Transport, Way};
-use remote_sandbox_core::doctor::{Step, StepName, judge_banner};
+use remote_sandbox_core::doctor::{Status, Step, StepName, judge_banner};
 use remote_sandbox_core::failure::Failure;
 use tokio::time::Instant;
 
@@ -12,6 +12,7 @@ use super::dial_error::DialError;
 use super::hostkeys::Accepted;
 use super::line::Line;
 use super::link::Link;
+use super::openssh::SharedConnection;
 use super::session::Session;
 use super::watch::{self, Milestone, Watch};
 use super::{SshSandbox, judge_dial, offered, script};
@@ -67,6 +68,12 @@ async fn examine_over_openssh(sandbox: &SshSandbox, only_existing: bool, log: &S
     ] {
         log.add(Step::skipped(name, BY_OPENSSH));
     }
+    let shared = shared_connection(sandbox, only_existing).await;
+    let hopeless = shared.status == Status::Failed;
+    log.add(shared);
+    if hopeless {
+        return log.add(Step::skipped(StepName::Transport, "no login is made"));
+    }
     let started = clock::instant();
     match sandbox.place().await {
         Ok(place) => {
@@ -78,6 +85,38 @@ async fn examine_over_openssh(sandbox: &SshSandbox, only_existing: bool, log: &S
             log.add(step.took(started.elapsed()));
         }
     }
+}
+
+/// Whether the user has a connection open that may be shared.
+async fn shared_connection(sandbox: &SshSandbox, only_existing: bool) -> Step {
+    const NAME: StepName = StepName::SharedConnection;
+    let started = clock::instant();
+    let step = match (sandbox.pool.shared().await, only_existing) {
+        (Ok(SharedConnection::Open { socket, process }), _) => {
+            let detail = format!("open: process {process} on `{}`", socket.display());
+            Step::ok(NAME, &detail)
+        }
+        (Ok(SharedConnection::Absent { host, why }), true) => {
+            let fix = format!(
+                "run `ssh {host}` in a terminal, with ControlMaster auto or yes, and leave it open; or take require_existing_master away"
+            );
+            Step::failed(NAME, &Failure::chain(&why), &fix)
+        }
+        (Ok(SharedConnection::NoPath), true) => Step::failed(
+            NAME,
+            "the SSH configuration has no ControlPath for this host",
+            "set ControlMaster auto and a ControlPath for it and log in once; or take require_existing_master away",
+        ),
+        (Ok(SharedConnection::Absent { .. } | SharedConnection::NoPath), false) => {
+            Step::ok(NAME, "none is open: the system's ssh logs in by itself")
+        }
+        (Err(error), _) => {
+            let error = DialError::from(error);
+            let (_, hint, _) = judge_dial(&error);
+            Step::failed(NAME, &Failure::chain(&error), hint)
+        }
+    };
+    step.took(started.elapsed())
 }
 
 /// Looks at shell, tools, disks and clock.

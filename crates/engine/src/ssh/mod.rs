@@ -1,6 +1,7 @@
 //! The sandbox kind `ssh`: a host the user can log in to.
 
 mod agent;
+mod allowance;
 mod auth;
 mod backoff;
 mod certificate;
@@ -67,6 +68,9 @@ use judge::judge_dial;
 use pool::{Eagerness, Pool};
 use route::Route;
 use session::Place;
+
+/// How often a script finds the host's sessions taken before the caller is told.
+const MOST_FULL: u32 = 3;
 
 /// A host reached over SSH.
 pub struct SshSandbox {
@@ -204,11 +208,23 @@ impl Sandbox for SshSandbox {
         })
     }
 
-    async fn ask(&self, text: String, limit: Duration) -> Result<Vec<u8>, Failure> {
-        let place = self.place().await?;
-        let deadline = clock::instant() + limit;
-        let answer = script::run_script(place.session(), text, deadline).await;
-        answer.map_err(|error| self.script_failure(&error))
+    async fn ask(&self, script: String, limit: Duration) -> Result<Vec<u8>, Failure> {
+        // A host that turns out to allow fewer sessions is asked again when one of them is free, or over
+        // another connection.
+        let mut full = 0;
+        loop {
+            let place = self.place().await?;
+            let session = place.session();
+            let deadline = clock::instant() + limit;
+            match script::run_script(session, script.clone(), deadline).await {
+                Err(ScriptFailure::Channel(ChannelError::Full)) if full < MOST_FULL => {
+                    full += 1;
+                    // Shells that wait may be what fills it.
+                    session.warm().discard();
+                }
+                answer => return answer.map_err(|error| self.script_failure(&error)),
+            }
+        }
     }
 
     fn steps(&self) -> &'static [StepName] {

@@ -172,6 +172,52 @@ impl Master {
     }
 }
 
+/// What became of the search for a connection that is open already.
+#[derive(Debug)]
+pub(crate) enum SharedConnection {
+    /// It answers.
+    Open {
+        /// Its control socket.
+        socket: PathBuf,
+        /// The process that holds it.
+        process: u32,
+    },
+    /// Nobody answers on the control socket.
+    Absent {
+        /// What `ssh` would be told to reach it.
+        host: String,
+        /// What was found instead.
+        why: MuxFailure,
+    },
+    /// The SSH configuration has no `ControlPath` for this host.
+    NoPath,
+}
+
+/// Looks for a connection of the user's own; opens none.
+pub(crate) async fn shared(
+    reach: &Reach,
+    dialer: &Dialer,
+) -> Result<SharedConnection, OpenSshError> {
+    find_shared(&Target::new(reach)?, dialer).await
+}
+
+async fn find_shared(target: &Target, dialer: &Dialer) -> Result<SharedConnection, OpenSshError> {
+    let options = dialer
+        .routes
+        .ask(&target.asked, dialer.secrets.hidden())
+        .await?;
+    let Some(socket) = options.control_path else {
+        return Ok(SharedConnection::NoPath);
+    };
+    Ok(match mux::alive(&socket).await {
+        Ok(process) => SharedConnection::Open { socket, process },
+        Err(why) => SharedConnection::Absent {
+            host: target.asked.alias.to_string(),
+            why,
+        },
+    })
+}
+
 /// Finds a connection of the system's `ssh`, or has it make one where that is allowed.
 pub(crate) async fn reach(
     reach: &Reach,
@@ -180,17 +226,13 @@ pub(crate) async fn reach(
     limit: Duration,
 ) -> Result<Master, OpenSshError> {
     let target = Target::new(reach)?;
-    let options = dialer
-        .routes
-        .ask(&target.asked, dialer.secrets.hidden())
-        .await?;
-    let mut found = None;
-    if let Some(path) = options.control_path {
-        match mux::alive(&path).await {
-            Ok(process) => return Ok(Master::new(path, process, None)),
-            Err(failure) => found = Some(failure),
+    let found = match find_shared(&target, dialer).await? {
+        SharedConnection::Open { socket, process } => {
+            return Ok(Master::new(socket, process, None));
         }
-    }
+        SharedConnection::Absent { why, .. } => Some(why),
+        SharedConnection::NoPath => None,
+    };
     let host = target.asked.alias.to_string();
     if require_existing_master {
         return Err(OpenSshError::NoMaster {

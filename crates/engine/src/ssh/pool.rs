@@ -16,7 +16,7 @@ use super::dial::Dialled;
 use super::dial_error::DialError;
 use super::hostkeys::HostKeyStore;
 use super::line::Line;
-use super::openssh::OpenSshError;
+use super::openssh::{OpenSshError, SharedConnection};
 use super::route::{Route, RouteFinder};
 use super::secrets::SecretKeeper;
 use super::session::{ChannelError, Place, Session};
@@ -312,6 +312,11 @@ impl Pool {
     /// A connection of its own for somebody who wants to see how it is opened.
     pub(super) async fn dial_watched(&self, watch: &Watch) -> Result<Dialled, DialError> {
         self.route.dial_watched(&self.dialer, watch).await
+    }
+
+    /// Looks for a connection of the system's `ssh` that is open already; opens none.
+    pub(super) async fn shared(&self) -> Result<SharedConnection, OpenSshError> {
+        self.route.shared(&self.dialer).await
     }
 
     /// Closes all connections.

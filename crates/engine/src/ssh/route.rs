@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use super::dial::{self, Dialled};
 use super::dial_error::DialError;
 use super::link::Link;
-use super::openssh;
+use super::openssh::{self, OpenSshError, SharedConnection};
 use super::pool::Dialer;
 use super::route_error::RouteError;
 use super::route_files::ConfigFiles;
@@ -112,6 +112,11 @@ impl Route {
         self.dial_watched(dialer, &Watch::default())
             .await
             .map(Link::Builtin)
+    }
+
+    /// Looks for a connection of the system's `ssh` that is open already.
+    pub(super) async fn shared(&self, dialer: &Dialer) -> Result<SharedConnection, OpenSshError> {
+        openssh::shared(&self.reach, dialer).await
     }
 
     /// Over a connection of our own, with somebody who is told how far it has come.

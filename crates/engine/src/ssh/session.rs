@@ -8,6 +8,7 @@ use remote_sandbox_core::shell::TimeoutProgram;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::allowance::Allowance;
 use super::channel::Shell;
 use super::line::Line;
 use super::link::{Link, NotOpened, Opened};
@@ -45,7 +46,7 @@ pub(crate) struct Session {
     taken: AtomicUsize,
     /// Channels that are open on the wire, those for ending processes too.
     open: AtomicUsize,
-    limit: AtomicUsize,
+    allowance: Allowance,
     line: Arc<Line>,
     timeout_program: Mutex<TimeoutProgram>,
     warm: WarmShells,
@@ -69,7 +70,7 @@ impl Session {
             retired: AtomicBool::new(false),
             taken: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
-            limit: AtomicUsize::new(MOST_CHANNELS),
+            allowance: Allowance::new(MOST_CHANNELS, clock::instant()),
             line,
             timeout_program: Mutex::new(TimeoutProgram::Unknown),
             warm: WarmShells::default(),
@@ -140,7 +141,7 @@ impl Session {
 
     /// Takes one of the places for a channel, if one is free.
     pub(crate) fn try_take(self: &Arc<Self>) -> Option<Place> {
-        let limit = self.limit.load(Ordering::Acquire);
+        let limit = self.allowance.limit(clock::instant());
         let took = self
             .taken
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| {
@@ -163,10 +164,10 @@ impl Session {
         &self.warm
     }
 
-    /// How many channels are open, and how many the host allows as far as we know.
+    /// How many channels are open, and how many the host has not refused.
     pub(super) fn channels(&self) -> (usize, usize) {
         let open = self.open.load(Ordering::Acquire);
-        (open, self.limit.load(Ordering::Acquire))
+        (open, self.allowance.proven(clock::instant()))
     }
 
     /// Asks the host for a shell that waits for a script; nothing of a caller is sent yet.
@@ -209,8 +210,8 @@ impl Session {
                 .take()
                 .ok_or_else(|| ChannelError::Gone(self.farewell())),
             Err(NotOpened::Refused(_)) if others > 0 => {
-                let before = self.limit.fetch_min(others.max(1), Ordering::AcqRel);
-                if before.min(others) < warm::FEWEST_SESSIONS {
+                let limit = self.allowance.refused(others, clock::instant());
+                if limit < warm::FEWEST_SESSIONS {
                     self.warm.discard();
                 }
                 Err(ChannelError::Full)

@@ -210,3 +210,16 @@ async fn f14_shells_that_wait_are_replaced_after_a_minute_and_end_after_five() {
     assert_eq!(reply.json["stdout"], "on\n", "{}", reply.text);
     assert_eq!(sshd.connection_count(), 1, "{}", sshd.log());
 }
+
+#[tokio::test]
+async fn f13_resources_are_told_where_commands_hold_all_sessions() {
+    let sshd = Sshd::builder().max_sessions(2).start();
+    let client = serve(&[entry("box", &sshd)]).await;
+    let holders = start_all(&client, 2, "sleep 9116.25").await;
+    let held = || sleepers("sleep 9116.25") == 2;
+    assert!(wait_until(Duration::from_secs(15), held).await);
+    let list = json!({"check_resources": true});
+    let listed = client.call_tool("list_sandboxes", list).await;
+    assert!(listed.text.contains("\"load_1m\""), "{}", listed.text);
+    assert!(holders.iter().all(|holder| !client.has_reply(*holder)));
+}
