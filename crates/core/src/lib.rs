@@ -6,6 +6,7 @@
     allow(clippy::disallowed_methods, reason = "tests stand outside the doors")
 )]
 
+pub mod archive;
 pub mod config;
 pub mod doctor;
 pub mod failure;
@@ -20,3 +21,4 @@ pub mod probe;
 pub mod secret;
 pub mod shell;
 pub mod ssh_config;
+pub mod sync;

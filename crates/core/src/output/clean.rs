@@ -55,7 +55,8 @@ fn push_clean(text: &mut String, valid: &str) {
     text.push_str(valid.get(clean_from..).unwrap_or_default());
 }
 
-fn is_harmless(character: char) -> bool {
+/// Whether a character neither steers a terminal nor hides from a reader; newline, tab and carriage return count as harmless.
+pub(crate) fn is_harmless(character: char) -> bool {
     match character {
         '\n' | '\t' | '\r' => true,
         // Control characters: terminal escapes, NUL, C1.

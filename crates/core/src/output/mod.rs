@@ -4,6 +4,7 @@ mod clean;
 mod head_tail;
 mod shape;
 
+pub(crate) use clean::is_harmless;
 pub use clean::{clean_line, clean_text};
 pub use head_tail::HeadTail;
 pub use shape::{Shaped, shape};

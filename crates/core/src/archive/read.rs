@@ -1,0 +1,477 @@
+//! Reads archives as their bytes arrive.
+
+use super::header::{self, Header};
+use super::pax::{PaxFault, Records};
+use super::{BLOCK, padding};
+use crate::sync::entry::{Mtime, Special};
+use crate::sync::path::{LONGEST_PATH, PathError, RelPath, shown};
+
+/// A pax extension or a long name may be this long.
+const MOST_EXTENSION: u64 = 64 * 1024;
+
+/// So many extensions may stand before one entry.
+const MOST_EXTENSIONS: u32 = 8;
+
+/// Why an archive cannot be read on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArchiveError {
+    /// The checksum of a header is wrong, so this is no archive or a damaged one.
+    #[error("the archive has a header with a wrong checksum")]
+    Checksum,
+    /// A number in a header makes no sense.
+    #[error("the archive has an entry `{shown}` with a wrong {field}")]
+    Number {
+        /// The name of the entry, escaped.
+        shown: String,
+        /// Which number.
+        field: &'static str,
+    },
+    /// A name leads out of the target, or is none.
+    #[error("the archive has an entry that is refused")]
+    Path(#[from] PathError),
+    /// A link says nothing, or too much.
+    #[error("the link `{shown}` in the archive has a wrong target")]
+    LinkTarget {
+        /// The name of the link, escaped.
+        shown: String,
+    },
+    /// An extension is larger than any real one.
+    #[error("the archive has an extension of {size_bytes} bytes")]
+    ExtensionTooLarge {
+        /// What it says about its size.
+        size_bytes: u64,
+    },
+    /// Extensions follow each other without an entry.
+    #[error("the archive has more than {MOST_EXTENSIONS} extensions before one entry")]
+    TooManyExtensions,
+    /// A pax extension makes no sense.
+    #[error("the archive has a pax extension that cannot be understood")]
+    Pax,
+    /// The file is stored as a map of its holes.
+    #[error("the archive has a sparse entry, which is not supported")]
+    Sparse,
+    /// The entry is of a kind this program has no use for.
+    #[error("the archive has an entry `{shown}` of the unknown type {letter:#04x}")]
+    UnknownType {
+        /// The name of the entry, escaped.
+        shown: String,
+        /// The type.
+        letter: u8,
+    },
+    /// Something that is no file has content.
+    #[error("the archive has content for `{shown}`, which is no file")]
+    UnexpectedContent {
+        /// The name of the entry, escaped.
+        shown: String,
+    },
+    /// The root of the archive would become something else.
+    #[error("the archive has its root as something that is no directory")]
+    RootNotDirectory,
+    /// The archive stops in the middle.
+    #[error("the archive breaks off before its end")]
+    BrokenOff,
+}
+
+/// Where an entry belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// It is the directory that was packed.
+    Root,
+    /// It lies below that.
+    Below(RelPath),
+}
+
+/// What an entry of an archive is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MemberKind {
+    /// A file; its content follows.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link that says this.
+    Link(Box<[u8]>),
+    /// One more name of a file that came before.
+    HardLink(RelPath),
+    /// A device or pipe.
+    Special(Special),
+}
+
+/// An entry of an archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Where it belongs.
+    pub place: Place,
+    /// What it is.
+    pub kind: MemberKind,
+    /// How many bytes of content follow.
+    pub size_bytes: u64,
+    /// When it was last changed; whole seconds where the archive says no more.
+    pub mtime: Mtime,
+    /// Its permission bits.
+    pub mode: u16,
+}
+
+/// What comes next in an archive.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// All bytes were read; more are needed.
+    More,
+    /// An entry begins.
+    Member(Member),
+    /// A piece of its content, never empty.
+    Content(&'a [u8]),
+    /// The entry is complete.
+    MemberEnd,
+    /// The archive is complete; what still comes is filling.
+    End,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extension {
+    Pax,
+    GlobalPax,
+    LongName,
+    LongLink,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Header,
+    Extension {
+        what: Extension,
+        missing: usize,
+        padding: usize,
+    },
+    Content {
+        missing: u64,
+        padding: usize,
+    },
+    Skip {
+        missing: usize,
+    },
+    /// One empty block was read; the second one is the end.
+    HalfEnd,
+    End,
+}
+
+/// Reads an archive in pieces of any size.
+#[derive(Debug)]
+pub struct ArchiveReader {
+    state: State,
+    /// A header or an extension that is not yet complete.
+    buffer: Vec<u8>,
+    records: Records,
+    extensions: u32,
+    failed: Option<ArchiveError>,
+}
+
+impl Default for ArchiveReader {
+    fn default() -> Self {
+        ArchiveReader {
+            state: State::Header,
+            buffer: Vec::new(),
+            records: Records::default(),
+            extensions: 0,
+            failed: None,
+        }
+    }
+}
+
+impl ArchiveReader {
+    /// Reads on; the number of bytes that were used, and what they mean.
+    ///
+    /// Call again with the rest until it asks for more. After an error every call gives the same one.
+    pub fn read<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Event<'a>), ArchiveError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let result = self.advance(input);
+        if let Err(error) = &result {
+            self.failed = Some(error.clone());
+        }
+        result
+    }
+
+    /// Whether the input may end here.
+    pub fn finish(self) -> Result<(), ArchiveError> {
+        match (self.failed, self.state) {
+            (Some(error), _) => Err(error),
+            (None, State::End) => Ok(()),
+            (None, _) => Err(ArchiveError::BrokenOff),
+        }
+    }
+
+    fn advance<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Event<'a>), ArchiveError> {
+        let mut used = 0;
+        loop {
+            let rest = input.get(used..).unwrap_or_default();
+            match self.state {
+                State::End => return Ok((input.len(), Event::End)),
+                State::Content {
+                    missing: 0,
+                    padding,
+                } => {
+                    self.state = State::Skip { missing: padding };
+                    return Ok((used, Event::MemberEnd));
+                }
+                State::Skip { missing: 0 } => self.state = State::Header,
+                _ if rest.is_empty() => return Ok((used, Event::More)),
+                State::Content { missing, padding } => {
+                    let length = usize::try_from(missing)
+                        .unwrap_or(usize::MAX)
+                        .min(rest.len());
+                    let missing = missing - length as u64;
+                    self.state = State::Content { missing, padding };
+                    let content = rest.get(..length).unwrap_or_default();
+                    return Ok((used + length, Event::Content(content)));
+                }
+                State::Skip { missing } => {
+                    let length = missing.min(rest.len());
+                    self.state = State::Skip {
+                        missing: missing - length,
+                    };
+                    used += length;
+                }
+                State::Extension {
+                    what,
+                    missing,
+                    padding,
+                } => {
+                    let length = self.collect(rest, missing);
+                    used += length;
+                    let missing = missing - length;
+                    self.state = State::Extension {
+                        what,
+                        missing,
+                        padding,
+                    };
+                    if missing == 0 {
+                        self.extension(what)?;
+                        self.state = State::Skip { missing: padding };
+                    }
+                }
+                State::Header | State::HalfEnd => {
+                    used += self.collect(rest, BLOCK - self.buffer.len());
+                    if let Some(event) = self.block()? {
+                        return Ok((used, event));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts bytes aside, at most so many; the number that was taken.
+    fn collect(&mut self, bytes: &[u8], most: usize) -> usize {
+        let taken = bytes.get(..most).unwrap_or(bytes);
+        self.buffer.extend_from_slice(taken);
+        taken.len()
+    }
+
+    /// Reads the header that was put aside, once it is whole.
+    fn block(&mut self) -> Result<Option<Event<'static>>, ArchiveError> {
+        let Ok(block) = <[u8; BLOCK]>::try_from(self.buffer.as_slice()) else {
+            return Ok(None);
+        };
+        self.buffer.clear();
+        self.header(&Header(block))
+    }
+
+    fn header(&mut self, header: &Header) -> Result<Option<Event<'static>>, ArchiveError> {
+        if header.is_zero() {
+            let is_second = matches!(self.state, State::HalfEnd);
+            self.state = if is_second {
+                State::End
+            } else {
+                State::HalfEnd
+            };
+            return Ok(None);
+        }
+        if !header.is_sound() {
+            return Err(ArchiveError::Checksum);
+        }
+        let extension = match header.letter() {
+            b'x' => Extension::Pax,
+            b'g' => Extension::GlobalPax,
+            b'L' => Extension::LongName,
+            b'K' => Extension::LongLink,
+            _ => {
+                let records = std::mem::take(&mut self.records);
+                self.extensions = 0;
+                let member = member(header, records)?;
+                self.state = State::Content {
+                    missing: member.size_bytes,
+                    padding: padding(member.size_bytes),
+                };
+                return Ok(Some(Event::Member(member)));
+            }
+        };
+        self.begin_extension(header, extension)?;
+        Ok(None)
+    }
+
+    fn begin_extension(&mut self, header: &Header, what: Extension) -> Result<(), ArchiveError> {
+        self.extensions += 1;
+        if self.extensions > MOST_EXTENSIONS {
+            return Err(ArchiveError::TooManyExtensions);
+        }
+        let size_bytes = number(header, header::SIZE, "size")?;
+        if size_bytes > MOST_EXTENSION {
+            return Err(ArchiveError::ExtensionTooLarge { size_bytes });
+        }
+        let missing = usize::try_from(size_bytes).unwrap_or_default();
+        self.state = State::Extension {
+            what,
+            missing,
+            padding: padding(size_bytes),
+        };
+        // An empty one has no byte that would complete it.
+        if missing == 0 {
+            self.extension(what)?;
+            self.state = State::Header;
+        }
+        Ok(())
+    }
+
+    fn extension(&mut self, what: Extension) -> Result<(), ArchiveError> {
+        let content = std::mem::take(&mut self.buffer);
+        let name = || {
+            content
+                .split(|byte| *byte == 0)
+                .next()
+                .unwrap_or_default()
+                .to_vec()
+        };
+        match what {
+            Extension::LongName => self.records.path = Some(name()),
+            Extension::LongLink => self.records.link_target = Some(name()),
+            Extension::Pax => {
+                let said = parse_records(&content)?;
+                self.records.path = said.path.or(self.records.path.take());
+                self.records.link_target = said.link_target.or(self.records.link_target.take());
+                self.records.size_bytes = said.size_bytes.or(self.records.size_bytes);
+                self.records.mtime = said.mtime.or(self.records.mtime);
+            }
+            // What holds for all entries that follow would have to be trusted for each of them.
+            Extension::GlobalPax if parse_records(&content)?.is_empty() => {}
+            Extension::GlobalPax => return Err(ArchiveError::Pax),
+        }
+        Ok(())
+    }
+}
+
+fn parse_records(content: &[u8]) -> Result<Records, ArchiveError> {
+    Records::parse(content).map_err(|fault| match fault {
+        PaxFault::Garbled => ArchiveError::Pax,
+        PaxFault::Sparse => ArchiveError::Sparse,
+    })
+}
+
+fn name_shown(header: &Header) -> String {
+    shown(&header.name()).text
+}
+
+fn number(
+    header: &Header,
+    range: std::ops::Range<usize>,
+    field: &'static str,
+) -> Result<u64, ArchiveError> {
+    header
+        .number(range)
+        .and_then(|value| u64::try_from(value).ok())
+        .ok_or_else(|| ArchiveError::Number {
+            shown: name_shown(header),
+            field,
+        })
+}
+
+fn member(header: &Header, records: Records) -> Result<Member, ArchiveError> {
+    let name = records.path.unwrap_or_else(|| header.name());
+    let size_bytes = match records.size_bytes {
+        Some(size_bytes) => size_bytes,
+        None => number(header, header::SIZE, "size")?,
+    };
+    let target = records
+        .link_target
+        .unwrap_or_else(|| header.text(header::LINK_TARGET).to_vec());
+    let kind = kind(header, &name, target)?;
+    if size_bytes > 0 && kind != MemberKind::File {
+        return Err(ArchiveError::UnexpectedContent {
+            shown: name_shown(header),
+        });
+    }
+    let seconds = || {
+        header
+            .number(header::MTIME)
+            .ok_or_else(|| ArchiveError::Number {
+                shown: name_shown(header),
+                field: "time",
+            })
+    };
+    let mtime = match records.mtime {
+        Some(mtime) => mtime,
+        None => Mtime::whole(seconds()?),
+    };
+    let mode = number(header, header::MODE, "mode")? & 0o7777;
+    let place = place(&name)?;
+    if place == Place::Root && kind != MemberKind::Directory {
+        return Err(ArchiveError::RootNotDirectory);
+    }
+    Ok(Member {
+        place,
+        kind,
+        size_bytes,
+        mtime,
+        mode: u16::try_from(mode).unwrap_or_default(),
+    })
+}
+
+fn kind(header: &Header, name: &[u8], target: Vec<u8>) -> Result<MemberKind, ArchiveError> {
+    Ok(match header.letter() {
+        // Before there was a type for directories, a slash at the end made one.
+        b'0' | 0 if name.ends_with(b"/") => MemberKind::Directory,
+        b'0' | b'7' | 0 => MemberKind::File,
+        b'1' => match place(&target)? {
+            Place::Below(path) => MemberKind::HardLink(path),
+            Place::Root => {
+                return Err(ArchiveError::LinkTarget {
+                    shown: name_shown(header),
+                });
+            }
+        },
+        b'2' if target.is_empty() || target.len() > LONGEST_PATH || target.contains(&0) => {
+            return Err(ArchiveError::LinkTarget {
+                shown: name_shown(header),
+            });
+        }
+        b'2' => MemberKind::Link(target.into()),
+        b'3' => MemberKind::Special(Special::CharacterDevice),
+        b'4' => MemberKind::Special(Special::BlockDevice),
+        b'5' => MemberKind::Directory,
+        b'6' => MemberKind::Special(Special::Fifo),
+        b'S' => return Err(ArchiveError::Sparse),
+        letter => {
+            return Err(ArchiveError::UnknownType {
+                shown: name_shown(header),
+                letter,
+            });
+        }
+    })
+}
+
+/// Packing `.` puts `./` before every name, and packing a directory puts a slash after its own.
+fn place(name: &[u8]) -> Result<Place, PathError> {
+    let mut rest = name;
+    while let Some(shorter) = rest.strip_prefix(b"./") {
+        rest = shorter;
+    }
+    let is_root = rest == b"." || (rest.is_empty() && !name.is_empty());
+    if is_root {
+        return Ok(Place::Root);
+    }
+    // A slash alone is the top of the file system and not the root of the archive.
+    let path = match rest.strip_suffix(b"/") {
+        Some(shorter) if !shorter.is_empty() => shorter,
+        _ => rest,
+    };
+    RelPath::parse(path).map(Place::Below)
+}

@@ -1,0 +1,22 @@
+//! The deciding half of a sync: what a tree holds, what is left out, what has to be done, and what must not be.
+//!
+//! Nothing here touches a file or a host. Scans of both sides come in as sorted [`Entry`] values, and actions come out.
+
+pub mod entry;
+pub mod ignore;
+pub mod list;
+mod packed;
+pub mod path;
+pub mod plan;
+pub mod revision;
+pub mod roots;
+pub mod safety;
+#[cfg(test)]
+pub(crate) mod samples;
+pub mod scan;
+pub mod temporary;
+
+pub use entry::{Entry, Identity, Kind, LinkEnd, Mtime, Special, Stamp};
+pub use ignore::{Filter, FilterError, Judge, Prune, Verdict};
+pub use list::{EntryList, ListError, Misplaced, SortedEntries};
+pub use path::{PathError, PathFault, RelPath, Shown};

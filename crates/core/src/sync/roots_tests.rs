@@ -1,0 +1,129 @@
+use rstest::rstest;
+
+use super::*;
+
+fn clean(text: &str) -> CleanPath {
+    CleanPath::parse(Path::new(text)).unwrap()
+}
+
+fn places(working_directory: &str) -> LocalPlaces {
+    LocalPlaces {
+        working_directory: Some(clean(working_directory)),
+        temporary: vec![clean("/tmp")],
+        home: Some(clean("/home/ann")),
+        own: vec![
+            clean("/home/ann/.local/state/remote-sandbox-mcp"),
+            clean("/tmp/own"),
+        ],
+        configured: None,
+    }
+}
+
+/// `allowed`, or the name of the refusal.
+fn verdict(places: LocalPlaces, path: &str) -> String {
+    match LocalRoots::new(places).judge(&clean(path)) {
+        Ok(_) => "allowed".to_owned(),
+        Err(refusal) => format!("{refusal:?}").split(' ').next().unwrap().to_owned(),
+    }
+}
+
+#[rstest]
+#[case::working_directory("/srv/work", "/srv/work", "allowed")]
+#[case::in_working_directory("/srv/work", "/srv/work/a/.hidden", "allowed")]
+#[case::beside_working_directory("/srv/work", "/srv/workshop", "Outside")]
+#[case::temporary("/srv/work", "/tmp/x", "allowed")]
+#[case::in_home("/srv/work", "/home/ann/project/.env", "allowed")]
+#[case::home_itself("/srv/work", "/home/ann", "WholeHome")]
+#[case::hidden("/srv/work", "/home/ann/.config/x", "Hidden")]
+#[case::start_file("/srv/work", "/home/ann/.bashrc", "Hidden")]
+#[case::library("/srv/work", "/home/ann/Library/Mail", "Hidden")]
+#[case::library_further_down("/srv/work", "/home/ann/x/Library", "allowed")]
+#[case::keys("/srv/work", "/home/ann/.ssh/id_ed25519", "Keys")]
+#[case::own_state("/srv/work", "/home/ann/.local/state/remote-sandbox-mcp/tasks", "Own")]
+#[case::own_state_in_an_open_root("/srv/work", "/tmp/own", "Own")]
+#[case::system("/srv/work", "/etc/shadow", "Outside")]
+#[case::through_proc("/srv/work", "/proc/self/root/etc", "Outside")]
+#[case::other_home("/srv/work", "/home/bob/x", "Outside")]
+#[case::top("/srv/work", "/", "Outside")]
+#[case::working_at_the_top("/", "/etc", "Outside")]
+#[case::working_above_home("/home", "/home/bob", "Outside")]
+#[case::working_at_home("/home/ann", "/home/ann/.bashrc", "Hidden")]
+#[case::working_in_hidden_folder("/home/ann/.tool/work", "/home/ann/.tool/work/x", "allowed")]
+#[case::working_among_keys("/home/ann/.ssh", "/home/ann/.ssh/config", "Keys")]
+fn path_is_judged_by_the_default_roots(
+    #[case] working_directory: &str,
+    #[case] path: &str,
+    #[case] expected: &str,
+) {
+    assert_eq!(verdict(places(working_directory), path), expected);
+}
+
+#[rstest]
+#[case("/data/sets/x", "allowed")]
+#[case("/home/ann/.config/tool", "allowed")]
+#[case("/srv/work", "Outside")]
+#[case("/tmp/x", "Outside")]
+#[case("/home/ann/project", "Outside")]
+#[case("/home/ann/.ssh", "Keys")]
+#[case("/home/ann/.local/state/remote-sandbox-mcp", "Own")]
+fn configured_roots_are_the_only_ones(#[case] path: &str, #[case] expected: &str) {
+    let configured = [
+        "/data/sets",
+        "/home/ann/.config",
+        "/home/ann/.local",
+        "/home/ann/.ssh",
+    ]
+    .map(clean);
+    let places = LocalPlaces {
+        configured: Some(configured.to_vec()),
+        ..places("/srv/work")
+    };
+    assert_eq!(verdict(places, path), expected);
+}
+
+#[test]
+fn allowed_path_says_what_in_it_must_be_left_alone() {
+    let configured = Some(vec![clean("/home")]);
+    let roots = LocalRoots::new(LocalPlaces {
+        configured,
+        ..places("/srv/work")
+    });
+    let allowed = roots.judge(&clean("/home/ann")).unwrap();
+    assert_eq!(allowed.root, clean("/home"));
+    assert!(allowed.avoid.contains(&clean("/home/ann/.ssh")));
+    assert!(
+        allowed
+            .avoid
+            .contains(&clean("/home/ann/.local/state/remote-sandbox-mcp"))
+    );
+    assert!(!allowed.avoid.contains(&clean("/tmp/own")));
+}
+
+#[test]
+fn refusal_names_the_path_and_the_roots() {
+    let refusal = LocalRoots::new(places("/srv/work"))
+        .judge(&clean("/etc/shadow"))
+        .unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "/etc/shadow lies outside the folders that a sync may use: /srv/work, /tmp, folders in /home/ann"
+    );
+    assert!(refusal.hint().contains("configuration"));
+    let nothing = LocalRoots::new(LocalPlaces::default())
+        .judge(&clean("/a"))
+        .unwrap_err();
+    assert!(nothing.to_string().ends_with(": none"));
+}
+
+#[test]
+fn path_is_clean_only_when_it_is_absolute_and_has_no_way_up() {
+    assert_eq!(clean("//a/./b//c/"), clean("/a/b/c"));
+    assert!(matches!(
+        CleanPath::parse(Path::new("a/b")),
+        Err(CleanPathError::Relative { .. })
+    ));
+    assert!(matches!(
+        CleanPath::parse(Path::new("/a/../b")),
+        Err(CleanPathError::Parent { .. })
+    ));
+}

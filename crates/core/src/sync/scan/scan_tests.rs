@@ -1,0 +1,302 @@
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::Command;
+
+use rstest::rstest;
+
+use super::super::ignore::{Filter, Prune};
+use super::super::samples::path;
+use super::super::temporary::temporary_name;
+use super::super::{Entry, EntryList, Kind, RelPath};
+use super::testing::{Host, hosts, mark, plant, read, run, truth};
+use super::*;
+
+fn request(root: &HostPath, scanner: Scanner) -> ScanRequest<'_> {
+    ScanRequest {
+        root,
+        scanner,
+        prunes: &[],
+        follow_links: false,
+        sorted_by: SortedBy::Reader,
+    }
+}
+
+fn sorted(entries: &[Entry]) -> Vec<Entry> {
+    let mut list = EntryList::default();
+    for entry in entries {
+        list.push(entry.clone()).unwrap();
+    }
+    let list = list.sorted();
+    assert_eq!(list.misplaced(), []);
+    list.iter().collect()
+}
+
+pub(super) fn paths(entries: &[Entry]) -> Vec<RelPath> {
+    entries.iter().map(|entry| entry.path.clone()).collect()
+}
+
+#[rstest]
+#[case::plain(b"root")]
+#[case::dash(b"-root")]
+#[case::newline(b"ro\not\n")]
+#[case::not_utf8(b"r\xff 'x'")]
+#[case::not_utf8_and_newline(b"r\xff\n\n")]
+fn every_scanner_lists_the_true_tree(#[case] root: &[u8]) {
+    for (scanner, host) in hosts() {
+        plant(&host, root);
+        let mut expected = Vec::new();
+        truth(&host.at(root), b"", &mut expected);
+        expected.sort_by(|one, other| one.path.cmp(&other.path));
+        let whole = [host.home.path().as_os_str().as_bytes(), b"/", root].concat();
+        for written in [root.to_vec(), [b"~/", root].concat(), whole] {
+            let host_path = HostPath::parse(&written).unwrap();
+            let (entries, problems, summary) = host.scan(&request(&host_path, scanner));
+            let found = sorted(&entries);
+            assert_eq!(paths(&found), paths(&expected), "{scanner:?}");
+            for (found, expected) in found.iter().zip(&expected) {
+                assert_eq!(found.kind, expected.kind, "{scanner:?}");
+                if let Kind::Link { .. } = found.kind {
+                    continue;
+                }
+                assert_eq!(found.mode, expected.mode, "{scanner:?} {found:?}");
+                assert_eq!(
+                    found.size_bytes, expected.size_bytes,
+                    "{scanner:?} {found:?}"
+                );
+                assert!(found.mtime.agrees(expected.mtime), "{scanner:?} {found:?}");
+                let is_exact = matches!(scanner, Scanner::Find | Scanner::Python);
+                assert_eq!(found.mtime.nanoseconds().is_some(), is_exact, "{scanner:?}");
+                assert!(found.identity.is_some());
+            }
+            assert_eq!(problems, [], "{scanner:?}");
+            assert_eq!(summary.root, RootKind::Directory);
+            assert_eq!(
+                summary.home,
+                fs::canonicalize(host.home.path())
+                    .unwrap()
+                    .as_os_str()
+                    .as_bytes()
+            );
+            assert!(
+                summary.location.starts_with(&summary.home)
+                    && summary.location.len() > summary.home.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn python_perl_and_sort_on_the_host_give_the_order_of_paths() {
+    for (scanner, host) in hosts() {
+        if !scanner.comes_sorted(SortedBy::Host) {
+            continue;
+        }
+        plant(&host, b"root");
+        let root = HostPath::parse(b"root").unwrap();
+        let mut request = request(&root, scanner);
+        request.sorted_by = SortedBy::Host;
+        let (entries, problems, _) = host.scan(&request);
+        assert_eq!(problems, []);
+        assert_eq!(paths(&entries), paths(&sorted(&entries)), "{scanner:?}");
+        assert!(entries.len() > 30);
+    }
+}
+
+#[test]
+fn pruned_directory_is_listed_without_its_content() {
+    for (scanner, host) in hosts() {
+        for name in [
+            "node_modules/x",
+            "d/node_modules/x/y",
+            "data/x",
+            "d/data/x",
+            "sta*r/x",
+            "star/x",
+            "a/b/c",
+            "nod/x",
+        ] {
+            host.write(format!("r/{name}").as_bytes(), "");
+        }
+        host.write(b"r/\xfe/x", "");
+        host.write(b"r/data/node_modules", "");
+        let filter = Filter::new(None, &[b"/data", br"sta\*r", b"\xfe", b"a/b"]).unwrap();
+        let prunes = filter.prunes();
+        assert!(prunes.contains(&Prune::Name(b"\xfe".as_slice().into())));
+        let root = HostPath::parse(b"r").unwrap();
+        let mut request = request(&root, scanner);
+        request.prunes = &prunes;
+        let (entries, problems, _) = host.scan(&request);
+        let mut expected = [
+            "a",
+            "a/b",
+            "d",
+            "d/data",
+            "d/data/x",
+            "d/node_modules",
+            "data",
+            "nod",
+            "nod/x",
+            "node_modules",
+            "sta*r",
+            "star",
+            "star/x",
+        ]
+        .map(path)
+        .to_vec();
+        expected.push(RelPath::parse(b"\xfe").unwrap());
+        assert_eq!(problems, []);
+        assert_eq!(paths(&sorted(&entries)), expected, "{scanner:?}");
+    }
+}
+
+#[test]
+fn temporary_files_of_ours_are_not_listed() {
+    for (scanner, host) in hosts() {
+        let staging = temporary_name(&mark(), 1);
+        host.write(format!("r/{staging}/deep/file").as_bytes(), "");
+        host.write(format!("r/d/{}", temporary_name(&mark(), 2)).as_bytes(), "");
+        host.write(b"r/.rsmcp-sync-notes", "");
+        let root = HostPath::parse(b"r").unwrap();
+        let (entries, _, _) = host.scan(&request(&root, scanner));
+        assert_eq!(
+            paths(&sorted(&entries)),
+            [".rsmcp-sync-notes", "d"].map(path),
+            "{scanner:?}"
+        );
+        assert!(
+            !host
+                .run(&scan_script(&request(&root, scanner), &mark()))
+                .windows(9)
+                .any(|word| word == b"deep/file")
+        );
+    }
+}
+
+#[test]
+fn links_are_followed_on_request_and_a_circle_ends() {
+    for (scanner, host) in hosts() {
+        host.write(b"r/d/f", "123");
+        host.write(b"far/g", "12345");
+        symlink("../far", host.at(b"r/out")).unwrap();
+        symlink("..", host.at(b"r/d/up")).unwrap();
+        symlink("gone", host.at(b"r/broken")).unwrap();
+        let root = HostPath::parse(b"r").unwrap();
+        let mut request = request(&root, scanner);
+        request.follow_links = true;
+        let (entries, problems, _) = host.scan(&request);
+        let through = entries
+            .iter()
+            .find(|entry| entry.path == path("out/g"))
+            .unwrap();
+        assert_eq!(
+            (&through.kind, through.size_bytes),
+            (&Kind::File, 5),
+            "{scanner:?}"
+        );
+        let broken = entries
+            .iter()
+            .find(|entry| entry.path == path("broken"))
+            .unwrap();
+        assert!(matches!(broken.kind, Kind::Link { .. }), "{scanner:?}");
+        assert!(entries.len() < 300, "{scanner:?} {}", entries.len());
+        if scanner != Scanner::FindStat {
+            assert!(!problems.is_empty(), "{scanner:?}");
+        }
+    }
+}
+
+#[rstest]
+#[case(b"file", RootKind::File)]
+#[case(b"gone", RootKind::Missing)]
+#[case(b"link", RootKind::File)]
+#[case(b"to-dir", RootKind::Directory)]
+fn root_is_told_for_what_it_is(#[case] name: &[u8], #[case] expected: RootKind) {
+    for (scanner, host) in hosts() {
+        host.write(b"file", "");
+        fs::create_dir(host.at(b"dir")).unwrap();
+        symlink("dir", host.at(b"to-dir")).unwrap();
+        symlink("nowhere", host.at(b"link")).unwrap();
+        let root = HostPath::parse(name).unwrap();
+        let (entries, problems, summary) = host.scan(&request(&root, scanner));
+        assert_eq!(
+            (entries.len(), problems.len(), summary.root),
+            (0, 0, expected),
+            "{scanner:?}"
+        );
+        assert_eq!(
+            summary.location.ends_with(b"/dir"),
+            expected == RootKind::Directory
+        );
+    }
+}
+
+/// Runs a script as somebody who is not allowed everything.
+fn run_without_rights(host: &Host, script: &str) -> Vec<u8> {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return host.run(script);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    command.args(host.shell);
+    command.env("HOME", host.home.path()).current_dir("/");
+    if let Some(programs) = &host.programs {
+        fs::set_permissions(programs.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:/usr/bin:/bin", programs.path().display());
+        command.env("PATH", path);
+    }
+    run(command, script)
+}
+
+#[test]
+fn unreadable_directory_is_a_problem_and_the_rest_is_listed() {
+    for (scanner, host) in hosts() {
+        host.write(b"r/shut/x", "");
+        host.write(b"r/open/x", "");
+        let shut = host.at(b"r/shut");
+        fs::set_permissions(&shut, fs::Permissions::from_mode(0o000)).unwrap();
+        fs::set_permissions(host.home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let scan = |root: &[u8]| {
+            let root = HostPath::parse(root).unwrap();
+            let script = scan_script(&request(&root, scanner), &mark());
+            read(scanner, &run_without_rights(&host, &script))
+        };
+        let (entries, problems, _) = scan(b"r");
+        let (_, _, summary) = scan(b"r/shut");
+        fs::set_permissions(&shut, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(
+            paths(&sorted(&entries)),
+            ["open", "open/x", "shut"].map(path),
+            "{scanner:?}"
+        );
+        let expected = ScanProblem::Unreadable {
+            shown: "shut".to_owned(),
+        };
+        assert!(problems.contains(&expected), "{scanner:?} {problems:?}");
+        assert_eq!(summary.root, RootKind::Unreadable, "{scanner:?}");
+    }
+}
+
+#[test]
+fn host_is_asked_once_what_it_lists_with() {
+    let whole = Host::new();
+    let found = parse_scanners(&mark(), &whole.run(&scanners_script(&mark())));
+    assert_eq!(
+        found,
+        Some(Scanners {
+            scanner: Some(Scanner::Find),
+            sorts: true
+        })
+    );
+    if let Some(small) = Host::busybox() {
+        let found = parse_scanners(&mark(), &small.run(&scanners_script(&mark())));
+        assert_eq!(
+            found,
+            Some(Scanners {
+                scanner: Some(Scanner::FindStat),
+                sorts: true
+            })
+        );
+    }
+    assert_eq!(parse_scanners(&mark(), b"RSMCP:other:scanner:find\n"), None);
+}

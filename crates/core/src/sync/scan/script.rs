@@ -1,0 +1,203 @@
+//! The scripts that list a tree, one for each way a host may offer.
+
+use std::fmt::Write as _;
+
+use super::host_path::{HostPath, assignment};
+use crate::ids::RunToken;
+use crate::shell::quote;
+use crate::sync::ignore::Prune;
+use crate::sync::temporary::TEMPORARY_PREFIX;
+
+const PYTHON: &str = include_str!("walk.py");
+const PERL: &str = include_str!("walk.pl");
+
+/// What a host lists its files with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scanner {
+    /// GNU `find`, which writes all fields itself.
+    Find,
+    /// Python 3.
+    Python,
+    /// Perl 5.
+    Perl,
+    /// Any `find`, and `stat -c`, as busybox has them.
+    FindStat,
+}
+
+/// Who brings the records into their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SortedBy {
+    /// The one who reads them.
+    #[default]
+    Reader,
+    /// The host, with `sort -z`.
+    Host,
+}
+
+/// What is to be listed, and how.
+#[derive(Debug, Clone)]
+pub struct ScanRequest<'a> {
+    /// The directory.
+    pub root: &'a HostPath,
+    /// What the host lists with.
+    pub scanner: Scanner,
+    /// Directories it need not look into.
+    pub prunes: &'a [Prune],
+    /// Whether links are listed as what they lead to.
+    pub follow_links: bool,
+    /// Who sorts; Python and Perl always do it themselves.
+    pub sorted_by: SortedBy,
+}
+
+impl Scanner {
+    /// Whether the records come in the order of their paths.
+    pub fn comes_sorted(self, sorted_by: SortedBy) -> bool {
+        match self {
+            Scanner::Python | Scanner::Perl => true,
+            Scanner::Find => sorted_by == SortedBy::Host,
+            Scanner::FindStat => false,
+        }
+    }
+}
+
+/// Builds the script; `mark` tells its words from other text.
+pub fn scan_script(request: &ScanRequest<'_>, mark: &RunToken) -> String {
+    let mut script = String::from("{\nLC_ALL=C; export LC_ALL; unset CDPATH\n");
+    let _ = writeln!(script, "m={mark}");
+    let end = match request.scanner {
+        // The mark is part of a format, but it is made of hexadecimal digits.
+        Scanner::FindStat => format!("//{mark}\\n"),
+        Scanner::Find | Scanner::Python | Scanner::Perl => "\\0".to_owned(),
+    };
+    let _ = writeln!(script, "say() {{ printf '//%s %s{end}' \"$1\" \"$2\"; }}");
+    script.push_str(&assignment("root", request.root.as_bytes()));
+    script.push_str(ENTER);
+    script.push_str("if [ \"$kind\" = d ]; then\n");
+    match request.scanner {
+        Scanner::Find => script.push_str(&find(request)),
+        Scanner::Python => script.push_str(&walker("python3 -S -c", PYTHON, request)),
+        Scanner::Perl => script.push_str(&walker("perl -e", PERL, request)),
+        Scanner::FindStat => script.push_str(&find_stat(request, mark)),
+    }
+    script.push_str("fi\nsay end 0\nexit 0\n}\n");
+    script
+}
+
+/// Goes to the root and says what and where it is.
+const ENTER: &str = r#"cd 2>/dev/null
+printf 'RSMCP:%s:scan\n' "$m"
+say home "$(pwd -P)"
+kind=m
+if [ -d "$root" ]; then
+kind=d
+cd -P -- "$root" 2>/dev/null && [ -r . ] || kind=u
+elif [ -e "$root" ] || [ -h "$root" ]; then kind=f; fi
+say root "$kind"
+[ "$kind" != d ] || say where "$(pwd -P)"
+"#;
+
+const FIELDS: &str = r"%P//%y %Y %m %s %T@ %n %i %D//%l\0";
+
+fn find(request: &ScanRequest<'_>) -> String {
+    let mut text = String::new();
+    let test = prune_test(request, &mut text);
+    let link = if request.follow_links { "-L " } else { "" };
+    text.push_str("scan() {\n");
+    let _ = writeln!(
+        text,
+        "find {link}. -mindepth 1 \\( {test} -prune -printf '{FIELDS}' \\) -o \\"
+    );
+    let _ = writeln!(
+        text,
+        "  \\( -type d \\( ! -readable -o ! -executable \\) -printf '{FIELDS}//unreadable %P\\0' \\) -o -printf '{FIELDS}'"
+    );
+    text.push_str("say status $?\n}\n");
+    match request.sorted_by {
+        SortedBy::Reader => text.push_str("scan\n"),
+        // With `/` as the lowest byte but NUL, the order of bytes is the order of paths.
+        SortedBy::Host => text.push_str(
+            "scan | tr '/\\001' '\\001/' | { sort -z || printf '\\001\\001status 1\\0'; } | tr '/\\001' '\\001/'\n",
+        ),
+    }
+    text
+}
+
+fn find_stat(request: &ScanRequest<'_>, mark: &RunToken) -> String {
+    let mut text = String::new();
+    let test = prune_test(request, &mut text);
+    let (link, stat) = if request.follow_links {
+        ("-L ", "stat -L")
+    } else {
+        ("", "stat")
+    };
+    // `! -name .` passes over the root, and holds for everything else.
+    let walk = format!("find {link}. ! -name . \\( {test} -prune -o ! -name . \\)");
+    let _ = writeln!(
+        text,
+        "{walk} ! -type l -exec {stat} -c '%n//x%f - - %s %Y %h %i %d////{mark}' {{}} +\nsay status $?"
+    );
+    let _ = writeln!(
+        text,
+        "{walk} -type l -exec sh -c 'for f; do e=N; [ ! -e \"$f\" ] || e=f; [ ! -d \"$f\" ] || e=d; printf \"%s//l $e 777 0 - - - -//\" \"$f\"; readlink -n \"$f\"; printf \"//$0\\n\"; done' \"$m\" {{}} +\nsay status $?"
+    );
+    let _ = writeln!(
+        text,
+        "{walk} -type d -exec sh -c 'for f; do [ -r \"$f\" ] && [ -x \"$f\" ] || printf \"//unreadable %s//$0\\n\" \"$f\"; done' \"$m\" {{}} + 2>/dev/null"
+    );
+    text
+}
+
+/// The test for directories that are listed but not looked into; what it needs is put before it.
+fn prune_test(request: &ScanRequest<'_>, script: &mut String) -> String {
+    let staging = format!("{TEMPORARY_PREFIX}{}-[0-9]*", "[0-9a-f]".repeat(32));
+    let mut tests = format!("-name {}", quote(&staging));
+    for (number, prune) in request.prunes.iter().enumerate() {
+        let (option, pattern) = match prune {
+            Prune::Name(name) => ("-name", literal_pattern(name)),
+            Prune::Path(path) => (
+                "-path",
+                [b"./".as_slice(), &literal_pattern(path.as_bytes())].concat(),
+            ),
+        };
+        script.push_str(&assignment(&format!("p{number}"), &pattern));
+        let _ = write!(tests, " -o {option} \"$p{number}\"");
+    }
+    format!("-type d \\( {tests} \\)")
+}
+
+/// A pattern of `find` that stands for exactly these bytes.
+fn literal_pattern(bytes: &[u8]) -> Vec<u8> {
+    let mut pattern = Vec::with_capacity(bytes.len());
+    for byte in bytes {
+        if matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\') {
+            pattern.push(b'\\');
+        }
+        pattern.push(*byte);
+    }
+    pattern
+}
+
+fn walker(command: &str, program: &str, request: &ScanRequest<'_>) -> String {
+    let mut text = String::new();
+    let mut words = String::new();
+    for (number, prune) in request.prunes.iter().enumerate() {
+        let (letter, bytes) = match prune {
+            Prune::Name(name) => (b'n', &**name),
+            Prune::Path(path) => (b'p', path.as_bytes()),
+        };
+        let word = [&[letter], bytes].concat();
+        text.push_str(&assignment(&format!("p{number}"), &word));
+        let _ = write!(words, " \"$p{number}\"");
+    }
+    let follow = if request.follow_links {
+        "follow"
+    } else {
+        "keep"
+    };
+    let _ = writeln!(
+        text,
+        "{command} {} {follow}{words}\nsay status $?",
+        quote(program)
+    );
+    text
+}
