@@ -277,6 +277,29 @@ pub fn open_nothing() -> Result<File, FileError> {
     opened.named("open", path)
 }
 
+/// Opens a file of the kernel's that takes settings; it is there already.
+pub fn open_setting(path: &Path) -> Result<std::os::fd::OwnedFd, FileError> {
+    let opened = OpenOptions::new().write(true).open(path);
+    opened.map(Into::into).named("open", path)
+}
+
+/// Writes one setting to a file of the kernel's.
+pub fn write_setting(path: &Path, value: &str) -> Result<(), FileError> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .open(path)
+        .named("open", path)?;
+    file.write_all(value.as_bytes()).named("write", path)
+}
+
+/// Removes a directory in which nothing is; that there is none is as good.
+pub fn remove_empty_directory(path: &Path) -> Result<(), FileError> {
+    match std::fs::remove_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.named("remove", path),
+    }
+}
+
 /// Who may use a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Access {

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::doctor::StepLog;
+use crate::shell::ByteStream;
 
 /// One of the two streams of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +125,9 @@ pub trait Sandbox: Send + Sync {
 
     /// Runs a short script of ours and returns what it printed. It may be run twice.
     async fn ask(&self, script: String, limit: Duration) -> Result<Vec<u8>, Failure>;
+
+    /// Starts a program whose input and output are the caller's, for bytes in both directions.
+    async fn open(&self, arguments: &[&str]) -> Result<ByteStream, Failure>;
 
     /// Goes all steps to its shell and writes down how each went.
     async fn examine(&self, log: &StepLog);

@@ -10,6 +10,7 @@ mod gate;
 mod program;
 mod run;
 mod start;
+mod stream;
 mod warm;
 
 pub use clean::{CleanError, TokenProcess, clean_script, parse_clean_report};
@@ -20,6 +21,7 @@ pub use run::{
     EnvironmentName, HostFacts, RunSpec, ScriptError, ShellAge, StdinText, TimeoutProgram,
 };
 pub use start::run_script;
+pub use stream::stream_script;
 pub use warm::{noted_files, ready_script};
 
 /// The one command line that a login shell is asked to run.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use remote_sandbox_core::local::{DEFAULT_NAME, Level, LocalName, LocalRecord, Ne
 use remote_sandbox_core::secret::{Mask, SHORTEST_MASKED_CHARS};
 use remote_sandbox_core::shell::{EnvironmentName, TimeoutProgram};
 
+use super::cgroup::Delegated;
 use super::level::Walls;
 use super::link::Address;
 use super::start::{self, StartError};
@@ -38,6 +40,8 @@ pub(super) struct Shared {
     pub(super) walls: Walls,
     pub(super) settings: LocalSettings,
     pub(super) user: String,
+    /// Where sandboxes can be bounded as a whole.
+    pub(super) groups: Option<Delegated>,
     mask: Mask,
     passed_on: Vec<(String, OsString)>,
 }
@@ -50,6 +54,18 @@ impl Shared {
             return Err(StartError::Deleted);
         }
         start::lock(&root).await
+    }
+
+    /// The control group of a sandbox, where there can be one.
+    pub(super) fn control_group(&self, name: &LocalName, folders: &Folders) -> Option<OwnedFd> {
+        let groups = self.groups.as_ref()?;
+        match groups.make(name, &folders.root, &self.settings.limits) {
+            Ok(group) => Some(group),
+            Err(error) => {
+                tracing::warn!(%name, %error, "the sandbox is not bounded as a whole");
+                None
+            }
+        }
     }
 
     /// The whole environment of what runs inside.
@@ -115,6 +131,7 @@ impl Locals {
                 walls: Walls::new(settings.isolation, path),
                 settings: settings.clone(),
                 user,
+                groups: Delegated::find(&settings.limits),
                 mask,
                 passed_on: PASSED_ON.into_iter().filter_map(pass).collect(),
             }),
@@ -233,6 +250,9 @@ impl Locals {
         // One that hangs does not answer; what it leaves is ended from outside.
         let _ = address.ask(Request::End, END_LIMIT).await;
         leftover::end_all(&folders.home, END_LIMIT).await;
+        if let Some(groups) = &self.shared.groups {
+            groups.remove(name, &folders.root);
+        }
         self.shared.store.remove(name)?;
         Ok(())
     }

@@ -322,9 +322,9 @@ pub(super) struct LocalOutgoing {
 }
 
 impl Outgoing for LocalOutgoing {
-    async fn send(&self, text: String) -> Result<(), NotTaken> {
+    async fn send_bytes(&self, bytes: Bytes) -> Result<(), NotTaken> {
         match self.input.lock().await.as_mut() {
-            Some(input) => input.write_all(text.as_bytes()).await.map_err(|_| NotTaken),
+            Some(input) => input.write_all(&bytes).await.map_err(|_| NotTaken),
             None => Err(NotTaken),
         }
     }

@@ -1,6 +1,7 @@
 //! The sandbox kind `local`: a walled-off home and process tree on this machine.
 
 mod carrier;
+mod cgroup;
 #[cfg(target_os = "linux")]
 mod confine;
 mod descriptors;
@@ -37,7 +38,8 @@ use crate::clock;
 use crate::doctor::StepLog;
 use crate::sandbox::{Description, Ended, LocalFacts, Order, Sandbox, Sink};
 use crate::shell::{
-    Answer, Conversation, LAST_RESORT_GRACE_S, NotStarted, collect_answer, stopped,
+    Answer, ByteStream, Conversation, LAST_RESORT_GRACE_S, NotStarted, StreamError, collect_answer,
+    open_stream, stopped,
 };
 use carrier::Within;
 use fleet::Shared;
@@ -129,6 +131,7 @@ impl LocalSandbox {
                 self.network,
             ),
             limits: settings.limits,
+            control_group: self.shared.control_group(&self.name, &self.folders),
             variables: self.shared.variables(&self.folders, wall.level),
         };
         start.run(&self.address).await?;
@@ -146,7 +149,7 @@ impl LocalSandbox {
                 let own_users = matches!(wall.level, Level::Bubblewrap { .. })
                     && !rustix::process::geteuid().is_root();
                 facts.isolation = Some(wall.level.word());
-                facts.bounds = bounds(limits, false, own_users);
+                facts.bounds = bounds(limits, self.shared.groups.is_some(), own_users);
                 facts.open = walls(wall.level)
                     .into_iter()
                     .filter(|wall| !wall.holds)
@@ -182,7 +185,10 @@ impl LocalSandbox {
                 .hint("this machine is very busy, or the sandbox hangs: delete_sandbox ends it")
                 .retry(),
             LocalError::Cancelled => Failure::new(Code::Cancelled, text),
-            LocalError::Start(_) | LocalError::Link(_) | LocalError::Refused(_) => {
+            LocalError::Start(_)
+            | LocalError::Link(_)
+            | LocalError::Refused(_)
+            | LocalError::Stream(_) => {
                 Failure::new(Code::RemoteRefused, text)
                     .hint("`remote-sandbox-mcp doctor` shows which walls stand on this machine")
             }
@@ -242,6 +248,9 @@ enum LocalError {
     /// It starts no shell.
     #[error("it starts no shell: {0}")]
     Refused(String),
+    /// It did not become a program.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
     /// It took too long.
     #[error("it did not answer in time")]
     Late,
@@ -310,6 +319,15 @@ impl Sandbox for LocalSandbox {
         let answer = tokio::time::timeout_at(clock::instant() + limit, work).await;
         let answer = answer.unwrap_or(Err(LocalError::Late));
         answer.map_err(|error| self.failure(&error))
+    }
+
+    async fn open(&self, arguments: &[&str]) -> Result<ByteStream, Failure> {
+        let work = async {
+            let (incoming, outgoing) = self.shell().await?;
+            Ok(open_stream(incoming, outgoing, (), arguments).await?)
+        };
+        let opened: Result<_, LocalError> = work.await;
+        opened.map_err(|error| self.failure(&error))
     }
 
     fn steps(&self) -> &'static [StepName] {

@@ -64,6 +64,8 @@ pub(super) struct Start<'a> {
     pub(super) wall: &'a Wall,
     pub(super) view: View,
     pub(super) limits: Limits,
+    /// The control group that bounds all of it together.
+    pub(super) control_group: Option<OwnedFd>,
     pub(super) variables: Vec<(String, OsString)>,
 }
 
@@ -93,13 +95,23 @@ impl Start<'_> {
                 Level::Landlock { .. } => grants_of(&self.view),
                 _ => Vec::new(),
             },
-            limits: self.limits,
+            // What is bounded together already need not be bounded one by one.
+            limits: match self.control_group {
+                Some(_) => Limits::default(),
+                None => self.limits,
+            },
         };
         let plan = serde_json::to_string(&plan)
             .map_err(|error| StartError::Spawn(io::Error::other(error)))?;
         let (program, mut arguments) = self.line(program);
         arguments.extend([SUPERVISOR_COMMAND.into(), plan.into()]);
-        let started = proc::detached(&program, &arguments, &self.variables, listener);
+        let started = proc::detached(
+            &program,
+            &arguments,
+            &self.variables,
+            listener,
+            self.control_group,
+        );
         let mut started = started.map_err(StartError::Spawn)?;
         let ready = tokio::time::timeout(READY_LIMIT, is_ready(&mut started));
         match ready.await {

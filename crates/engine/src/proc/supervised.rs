@@ -63,12 +63,14 @@ fn close_on_exec(most: libc::c_uint) {
 }
 
 /// Starts a program that lives on, in a group of its own, with nothing of our environment and no
-/// other descriptor than the one that becomes its standard input.
+/// other descriptor than the one that becomes its standard input. Where a control group is given, it
+/// belongs to that from its first instruction on.
 pub fn detached(
     program: &Path,
     arguments: &[OsString],
     variables: &[(String, OsString)],
     input: OwnedFd,
+    control_group: Option<OwnedFd>,
 ) -> std::io::Result<Detached> {
     let mut command = Command::new(program);
     command
@@ -90,6 +92,9 @@ pub fn detached(
     // SAFETY: only single system calls, which allocate nothing and take no lock.
     unsafe {
         command.pre_exec(move || {
+            if let Some(group) = &control_group {
+                rustix::io::write(group, b"0")?;
+            }
             close_on_exec(most);
             Ok(())
         });

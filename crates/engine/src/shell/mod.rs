@@ -7,9 +7,11 @@ mod answer;
 mod conversation;
 mod interruption;
 mod not_started;
+mod stream;
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use remote_sandbox_core::outcome::LeftRunning;
 use remote_sandbox_core::shell::{EndReport, Target, TimeoutProgram};
 
@@ -17,6 +19,8 @@ pub(crate) use answer::{Answer, collect_answer};
 pub(crate) use conversation::Conversation;
 pub(crate) use interruption::stopped;
 pub use not_started::NotStarted;
+pub(crate) use stream::open_stream;
+pub use stream::{ByteStream, StreamEnd, StreamError};
 
 /// The timer on the other side fires this much later than ours.
 pub(crate) const LAST_RESORT_GRACE_S: u64 = 5;
@@ -25,9 +29,9 @@ pub(crate) const LAST_RESORT_GRACE_S: u64 = 5;
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// The next bytes of standard output.
-    Out(bytes::Bytes),
+    Out(Bytes),
     /// The next bytes of standard error.
-    Err(bytes::Bytes),
+    Err(Bytes),
     /// No more output comes.
     NoMoreOutput,
     /// The process ended by itself.
@@ -64,7 +68,12 @@ pub(crate) trait Incoming: Send {
 /// What goes to a shell.
 pub(crate) trait Outgoing: Send + Sync {
     /// Sends text to the shell's standard input.
-    fn send(&self, text: String) -> impl Future<Output = Result<(), NotTaken>> + Send;
+    fn send(&self, text: String) -> impl Future<Output = Result<(), NotTaken>> + Send {
+        self.send_bytes(text.into())
+    }
+
+    /// Sends bytes there.
+    fn send_bytes(&self, bytes: Bytes) -> impl Future<Output = Result<(), NotTaken>> + Send;
 
     /// Ends the shell's standard input.
     fn finish(&self) -> impl Future<Output = Result<(), NotTaken>> + Send;

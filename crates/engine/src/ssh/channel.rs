@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use russh::client::Msg;
 use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Sig};
 
@@ -60,13 +61,13 @@ pub(super) enum Outgoing {
 }
 
 impl shell::Outgoing for Outgoing {
-    async fn send(&self, text: String) -> Result<(), NotTaken> {
+    async fn send_bytes(&self, bytes: Bytes) -> Result<(), NotTaken> {
         match self {
             Outgoing::Builtin(channel) => {
-                let sent = channel.data_bytes(text.into_bytes()).await;
+                let sent = channel.data_bytes(bytes).await;
                 sent.map_err(|_| NotTaken)
             }
-            Outgoing::OpenSsh(session) => session.send(text).await,
+            Outgoing::OpenSsh(session) => session.send(&bytes).await,
         }
     }
 

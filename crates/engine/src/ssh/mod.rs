@@ -64,6 +64,7 @@ pub use session::ChannelError;
 use crate::clock;
 use crate::doctor::StepLog;
 use crate::sandbox::{Description, Ended, Order, Sandbox, Sink};
+use crate::shell::{ByteStream, open_stream};
 use judge::judge_dial;
 use pool::{Eagerness, Pool};
 use route::Route;
@@ -225,6 +226,18 @@ impl Sandbox for SshSandbox {
                 answer => return answer.map_err(|error| self.script_failure(&error)),
             }
         }
+    }
+
+    async fn open(&self, arguments: &[&str]) -> Result<ByteStream, Failure> {
+        let place = self.place().await?;
+        let shell = place.session().start_shell().await;
+        let shell = shell.map_err(|error| self.script_failure(&ScriptFailure::Channel(error)))?;
+        let (incoming, outgoing, open) = (shell.incoming, shell.outgoing, shell.open);
+        let stream = open_stream(incoming, outgoing, (place, open), arguments).await;
+        stream.map_err(|error| {
+            self.failure(Code::RemoteRefused, &error)
+                .hint("log in by hand once and see what the host says")
+        })
     }
 
     fn steps(&self) -> &'static [StepName] {

@@ -301,10 +301,10 @@ pub(super) struct MuxOutgoing {
 }
 
 impl MuxOutgoing {
-    pub(super) async fn send(&self, text: String) -> Result<(), NotTaken> {
+    pub(super) async fn send(&self, bytes: &[u8]) -> Result<(), NotTaken> {
         let mut input = self.input.lock().await;
         let input = input.as_mut().ok_or(NotTaken)?;
-        input.write_all(text.as_bytes()).await.map_err(|_| NotTaken)
+        input.write_all(bytes).await.map_err(|_| NotTaken)
     }
 
     pub(super) async fn finish(&self) {
