@@ -19,6 +19,7 @@ pub mod outcome;
 pub mod output;
 pub mod probe;
 pub mod secret;
+pub mod sftp;
 pub mod shell;
 pub mod ssh_config;
 pub mod sync;

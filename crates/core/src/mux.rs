@@ -64,10 +64,19 @@ pub fn alive_check() -> Vec<u8> {
 
 /// Asks for a session without a terminal that runs `command`; three descriptors follow.
 pub fn new_session(command: &str) -> Vec<u8> {
+    session(command, 0)
+}
+
+/// Asks for a session with a subsystem of the server, such as `sftp`; three descriptors follow.
+pub fn new_subsystem(name: &str) -> Vec<u8> {
+    session(name, 1)
+}
+
+fn session(command: &str, is_subsystem: u32) -> Vec<u8> {
     let mut body = numbers(&[NEW_SESSION, 0]);
     body.extend(text(""));
-    // No terminal, no X11, no agent, no subsystem.
-    body.extend(numbers(&[0, 0, 0, 0, NO_ESCAPE]));
+    // No terminal, no X11, no agent.
+    body.extend(numbers(&[0, 0, 0, is_subsystem, NO_ESCAPE]));
     body.extend(text(""));
     body.extend(text(command));
     framed(body)
@@ -163,6 +172,16 @@ mod tests {
         let length = body_length(session[..4].try_into().unwrap()).unwrap();
         assert_eq!(length, session.len() - 4);
         assert!(session.ends_with(b"\0\0\0\x07exec sh"));
+    }
+
+    #[test]
+    fn subsystem_differs_from_a_command_by_its_mark_alone() {
+        let (command, subsystem) = (new_session("sftp"), new_subsystem("sftp"));
+        let differing = command.iter().zip(&subsystem).enumerate();
+        let differing: Vec<_> = differing.filter(|(_, (one, other))| one != other).collect();
+        // Length, kind, number, reserved text and three wishes, then the low byte of the mark.
+        assert_eq!(differing, [(31, (&0, &1))]);
+        assert_eq!(command.len(), subsystem.len());
     }
 
     #[test]

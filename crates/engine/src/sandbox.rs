@@ -16,6 +16,8 @@ use tokio::time::Instant;
 
 use crate::doctor::StepLog;
 use crate::shell::ByteStream;
+/// A conversation about files, in the protocol that SSH hosts speak.
+pub use crate::ssh::sftp::Client as FileConversation;
 
 /// One of the two streams of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +130,10 @@ pub trait Sandbox: Send + Sync {
 
     /// Starts a program whose input and output are the caller's, for bytes in both directions.
     async fn open(&self, arguments: &[&str]) -> Result<ByteStream, Failure>;
+
+    /// A conversation about files. `None` where the kind has none: there files go through `open`, with
+    /// `tar` and `find` as the programs.
+    async fn files(&self) -> Result<Option<FileConversation>, Failure>;
 
     /// Goes all steps to its shell and writes down how each went.
     async fn examine(&self, log: &StepLog);

@@ -36,7 +36,7 @@ pub use supervisor::{SuperviseError, supervise};
 
 use crate::clock;
 use crate::doctor::StepLog;
-use crate::sandbox::{Description, Ended, LocalFacts, Order, Sandbox, Sink};
+use crate::sandbox::{Description, Ended, FileConversation, LocalFacts, Order, Sandbox, Sink};
 use crate::shell::{
     Answer, ByteStream, Conversation, LAST_RESORT_GRACE_S, NotStarted, StreamError, collect_answer,
     open_stream, stopped,
@@ -328,6 +328,10 @@ impl Sandbox for LocalSandbox {
         };
         let opened: Result<_, LocalError> = work.await;
         opened.map_err(|error| self.failure(&error))
+    }
+
+    async fn files(&self) -> Result<Option<FileConversation>, Failure> {
+        Ok(None)
     }
 
     fn steps(&self) -> &'static [StepName] {

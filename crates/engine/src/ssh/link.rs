@@ -15,6 +15,18 @@ use crate::shell::{Heard, Incoming as _, Outgoing as _};
 /// How long saying goodbye may take.
 const GOODBYE_LIMIT: Duration = Duration::from_millis(200);
 
+/// The name of the subsystem that serves files.
+pub(super) const SFTP: &str = "sftp";
+
+/// What a session is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// A shell that reads a script.
+    Shell,
+    /// The subsystem that serves files.
+    Sftp,
+}
+
 /// Why no session was opened.
 #[derive(Debug)]
 pub(super) enum NotOpened {
@@ -78,7 +90,7 @@ impl Link {
                         .send_global_request("keepalive@openssh.com", &[], true);
                 matches!(question.await, Ok(_) | Err(russh::Error::RequestDenied))
             }
-            Link::OpenSsh(_) => match self.open().await {
+            Link::OpenSsh(_) => match self.open(Wanted::Shell).await {
                 // Only a host that is there can refuse.
                 Err(NotOpened::Refused(_)) => true,
                 Err(NotOpened::Gone(_)) => false,
@@ -91,7 +103,7 @@ impl Link {
     }
 
     /// Asks for a session; nothing of a caller is sent yet, so it may be asked again.
-    pub(super) async fn open(&self) -> Result<Opened, NotOpened> {
+    pub(super) async fn open(&self, wanted: Wanted) -> Result<Opened, NotOpened> {
         match self {
             Link::Builtin(dialled) => match dialled.handle.channel_open_session().await {
                 Ok(channel) => Ok(Opened::Builtin(channel)),
@@ -100,20 +112,21 @@ impl Link {
                 }
                 Err(error) => Err(NotOpened::Gone(error.to_string())),
             },
-            Link::OpenSsh(master) => match mux::open_shell(master.socket(), master.process()).await
-            {
-                Ok((incoming, outgoing)) => Ok(Opened::OpenSsh(incoming, outgoing)),
-                Err(MuxFailure::Refused(words)) => Err(NotOpened::Refused(words)),
-                Err(failure) => {
-                    master.close();
-                    Err(NotOpened::Gone(failure.to_string()))
+            Link::OpenSsh(master) => {
+                match mux::open_session(master.socket(), master.process(), wanted).await {
+                    Ok((incoming, outgoing)) => Ok(Opened::OpenSsh(incoming, outgoing)),
+                    Err(MuxFailure::Refused(words)) => Err(NotOpened::Refused(words)),
+                    Err(failure) => {
+                        master.close();
+                        Err(NotOpened::Gone(failure.to_string()))
+                    }
                 }
-            },
+            }
         }
     }
 }
 
-/// A session in which nothing runs yet, or only the shell that the system's `ssh` asks for at once.
+/// A session in which nothing runs yet, or only what the system's `ssh` asks for at once.
 pub(super) enum Opened {
     /// Over a connection of our own.
     Builtin(Channel<Msg>),

@@ -31,6 +31,8 @@ mod run;
 mod script;
 mod secrets;
 mod session;
+pub mod sftp;
+mod sftp_channel;
 mod stall;
 mod warm;
 mod watch;
@@ -60,6 +62,7 @@ pub use run::RunError;
 pub use script::ScriptFailure;
 pub use secrets::{SecretError, SecretKeeper};
 pub use session::ChannelError;
+pub use sftp_channel::OpenSftpError;
 
 use crate::clock;
 use crate::doctor::StepLog;
@@ -238,6 +241,10 @@ impl Sandbox for SshSandbox {
             self.failure(Code::RemoteRefused, &error)
                 .hint("log in by hand once and see what the host says")
         })
+    }
+
+    async fn files(&self) -> Result<Option<sftp::Client>, Failure> {
+        self.open_sftp().await.map(Some)
     }
 
     fn steps(&self) -> &'static [StepName] {

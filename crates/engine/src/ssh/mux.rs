@@ -4,8 +4,10 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::shell::{Heard, NotTaken};
@@ -13,11 +15,13 @@ use bytes::BytesMut;
 use remote_sandbox_core::mux::{self, MuxError, Said};
 use remote_sandbox_core::shell::CONSTANT_COMMAND;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
+
+use super::link::{SFTP, Wanted};
 
 /// The holder of the connection is a local process and answers at once.
 const ALIVE_LIMIT: Duration = Duration::from_secs(2);
@@ -95,24 +99,31 @@ async fn hear(stream: &mut UnixStream) -> Result<Said, MuxFailure> {
     Ok(mux::parse(&body)?)
 }
 
-/// Opens a session with a shell in it, over the connection that `holder` holds.
-pub(super) async fn open_shell(
+/// Opens a session with a shell or a subsystem in it, over the connection that `holder` holds.
+pub(super) async fn open_session(
     path: &Path,
     holder: u32,
+    wanted: Wanted,
 ) -> Result<(MuxIncoming, MuxOutgoing), MuxFailure> {
-    tokio::time::timeout(OPEN_LIMIT, open(path, holder))
+    let request = match wanted {
+        Wanted::Shell => mux::new_session(CONSTANT_COMMAND),
+        Wanted::Sftp => mux::new_subsystem(SFTP),
+    };
+    tokio::time::timeout(OPEN_LIMIT, open(path, holder, &request))
         .await
         .unwrap_or(Err(MuxFailure::Silent))
 }
 
-async fn open(path: &Path, holder: u32) -> Result<(MuxIncoming, MuxOutgoing), MuxFailure> {
+async fn open(
+    path: &Path,
+    holder: u32,
+    request: &[u8],
+) -> Result<(MuxIncoming, MuxOutgoing), MuxFailure> {
     let mut stream = connect(path).await?;
     let (stdin, input) = io::pipe()?;
     let (output, stdout) = io::pipe()?;
     let (errors, stderr) = io::pipe()?;
-    stream
-        .write_all(&mux::new_session(CONSTANT_COMMAND))
-        .await?;
+    stream.write_all(request).await?;
     for descriptor in [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()] {
         pass(&stream, descriptor).await?;
     }
@@ -254,6 +265,27 @@ impl MuxIncoming {
 }
 
 impl MuxIncoming {
+    /// The session as two plain streams, closed when the one to write to is dropped; nothing where one of
+    /// them is closed already. Standard error is read and thrown away: left alone, it would stop the session.
+    pub(super) fn into_stream(
+        mut self,
+        mut outgoing: MuxOutgoing,
+    ) -> Option<(pipe::Receiver, MuxWriter)> {
+        let input = outgoing.input.get_mut().take()?;
+        let (output, mut errors) = (self.output.take()?, self.errors.take()?);
+        let stop = outgoing.stop.clone();
+        tokio::spawn(async move {
+            let _ = stop
+                .run_until_cancelled(tokio::io::copy(&mut errors, &mut tokio::io::sink()))
+                .await;
+        });
+        let writer = MuxWriter {
+            input,
+            _session: outgoing,
+        };
+        Some((output, writer))
+    }
+
     /// The end of the output is only believed once it is known that the connection outlives it.
     fn next_of_the_end(&mut self) -> Option<Heard> {
         if self.gone.load(Ordering::Acquire) {
@@ -320,5 +352,29 @@ impl Drop for MuxOutgoing {
     fn drop(&mut self) {
         // Whoever still listens hears the end of the session; nobody can talk to it any more.
         self.stop.cancel();
+    }
+}
+
+/// What goes to a session that is used as a plain stream.
+pub(super) struct MuxWriter {
+    input: pipe::Sender,
+    _session: MuxOutgoing,
+}
+
+impl AsyncWrite for MuxWriter {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.input).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.input).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.input).poll_shutdown(context)
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::allowance::Allowance;
 use super::channel::Shell;
 use super::line::Line;
-use super::link::{Link, NotOpened, Opened};
+use super::link::{Link, NotOpened, Opened, Wanted};
 use super::warm::{self, WarmShells};
 use crate::clock;
 
@@ -172,7 +172,7 @@ impl Session {
 
     /// Asks the host for a shell that waits for a script; nothing of a caller is sent yet.
     pub(super) async fn start_shell(self: &Arc<Self>) -> Result<Shell, ChannelError> {
-        let (opened, open) = self.open_channel().await?;
+        let (opened, open) = self.open_channel(Wanted::Shell).await?;
         match opened.start().await {
             Ok((incoming, outgoing)) => Ok(Shell {
                 incoming,
@@ -188,7 +188,10 @@ impl Session {
     }
 
     /// Opens a channel; a refusal while others are open teaches us the host's limit.
-    async fn open_channel(self: &Arc<Self>) -> Result<(Opened, OpenChannel), ChannelError> {
+    pub(super) async fn open_channel(
+        self: &Arc<Self>,
+        wanted: Wanted,
+    ) -> Result<(Opened, OpenChannel), ChannelError> {
         let others = self.open.fetch_add(1, Ordering::AcqRel);
         let counted = OpenChannel {
             session: self.clone(),
@@ -197,7 +200,7 @@ impl Session {
         let session = self.clone();
         // A caller may give up meanwhile; the channel must not stay open on the host then.
         tokio::spawn(async move {
-            let result = session.link.open().await;
+            let result = session.link.open(wanted).await;
             // Whatever is not taken closes itself.
             let _ = give.send(result.map(|opened| Given(Some((opened, counted)))));
         });
