@@ -19,9 +19,9 @@ from typing import Callable
 # Running the script must not leave files in the tree.
 sys.dont_write_bytecode = True
 import report
-from contestants import (BIG_BYTES, Contestant, Failed, McpServer, NoLink, Ssh, processor_ms, resident_mb,
-                         run_together)
-from rows import DELAYED, LOOPBACK, NO_LINK, OURS, PACKAGE, PLAIN, SHARED, Table
+from contestants import (BIG_BYTES, Bubblewrap, Contestant, Failed, McpServer, NoLink, Ssh, processes_of, processor_ms,
+                         proportional_mb, resident_mb, run_together)
+from rows import BWRAP, DELAYED, LOCAL, LOOPBACK, NO_LINK, OURS, PACKAGE, PLAIN, SHARED, Table
 from world import Host, World
 
 SSHD_COUNT = 8
@@ -208,6 +208,33 @@ def measure_silent(bench: Bench) -> None:
             one.stop()
 
 
+def measure_local(bench: Bench) -> None:
+    """Sandboxes on this machine: a command, making one, and what an idle one takes."""
+    server = McpServer(OURS, bench.options.binary, bench.world, [])
+    contestants: list[Contestant] = [server, Bubblewrap(BWRAP)]
+    bench.broken.clear()
+    try:
+        for one in contestants:
+            bench.attempt("local_exec", LOCAL, one, one.start)
+            bench.attempt("local_exec", LOCAL, one, partial(one.run, "true"))
+        for round_number in range(bench.options.rounds):
+            for one in in_turn(contestants, round_number):
+                time.sleep(PAUSE_SECONDS)
+                bench.timed("local_exec", LOCAL, one, partial(one.run, "true"), bench.options.calls)
+        for value in bench.table.values.get(("local_exec", LOCAL, OURS), []):
+            bench.table.add("local_exec_ms", LOCAL, OURS, value)
+        for number in range(bench.options.rounds):
+            home: list[str] = []
+            bench.timed("local_create", LOCAL, server, lambda: home.append(server.create(f"bench{number}")))
+            if home:
+                time.sleep(SETTLE_SECONDS)
+                bench.table.add("local_memory", LOCAL, OURS, proportional_mb(processes_of(home[0])))
+                bench.attempt("local_create", LOCAL, server, partial(server.delete, f"bench{number}"))
+    finally:
+        for one in contestants:
+            one.stop()
+
+
 def measure(bench: Bench) -> None:
     phases: dict[str, Callable[[str], None]] = {
         "fresh": partial(measure_fresh, bench),
@@ -220,6 +247,9 @@ def measure(bench: Bench) -> None:
             if name.startswith(tuple(bench.options.only.split(","))):
                 say(f"{link}: {name}")
                 phase(link)
+    if "local".startswith(tuple(bench.options.only.split(","))):
+        say("local")
+        measure_local(bench)
 
 
 def parse_options() -> argparse.Namespace:
@@ -230,7 +260,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=15, help="warm commands per round")
     parser.add_argument("--quick", action="store_true", help="few repetitions, to see that everything works")
-    parser.add_argument("--only", default="", help="some parts, with commas: fresh, warm, login-file, probe, silent")
+    parser.add_argument("--only", default="", help="some parts, with commas: fresh, warm, login-file, probe, silent, local")
     parser.add_argument("--out", type=pathlib.Path, default=HERE, help="where RESULTS.md and results.png go")
     parser.add_argument("--json", type=pathlib.Path, required=True, help="where every single value goes")
     options = parser.parse_args()

@@ -41,6 +41,25 @@ def processor_ms(pid: int) -> float:
     return sum(int(thread.read_text(encoding="ascii").split()[0]) for thread in told) / 1e6
 
 
+def proportional_mb(pids: list[int]) -> float:
+    """Memory of some processes, where a page that several share counts as a part for each."""
+    told = "".join(pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii") for pid in pids)
+    return sum(int(kb) for kb in re.findall(r"^Pss:\s+(\d+)", told, re.MULTILINE)) / 1024
+
+
+def processes_of(folder: str) -> list[int]:
+    """The processes whose home lies in a folder."""
+    found = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        try:
+            home = [word for word in entry.read_bytes().split(b"\0") if word.startswith(b"HOME=")]
+        except OSError:
+            continue
+        if any(word[5:].startswith(folder.encode()) for word in home):
+            found.append(int(entry.parent.name))
+    return found
+
+
 def probe_script() -> bytes:
     text = "".join((PROBE_FOLDER / name).read_text(encoding="utf-8") for name in PROBE_FILES)
     lines = (line.strip() for line in text.splitlines())
@@ -164,6 +183,13 @@ class McpServer(Contestant):
             raise Failed(f"{command!r} answered {str(reply)[:300]}")
         return reply.get("stdout") or ""
 
+    def create(self, name: str) -> str:
+        """Makes a local sandbox; says where its home is."""
+        return str(pathlib.Path(self._call("create_sandbox", name=name)["workspace"]).parent)
+
+    def delete(self, name: str) -> None:
+        self._call("delete_sandbox", sandbox_id=name)
+
     def probe(self) -> int:
         listed = self._call("list_sandboxes", check_resources=True)["sandboxes"]
         return sum(1 for found in listed if found.get("resources") and "error" not in found["resources"])
@@ -227,6 +253,22 @@ class Ssh(Contestant):
             deadline = time.monotonic() + 5
             while (self.world.folder / f"cm-{host.name}").exists() and time.monotonic() < deadline:
                 time.sleep(0.01)
+
+
+class Bubblewrap(Contestant):
+    """`bwrap` with walls like ours, a process per command."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def run(self, command: str) -> bytes:
+        walls = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--ro-bind", "/", "/",
+                 "--proc", "/proc", "--dev", "/dev"]
+        done = subprocess.run(["bwrap", *walls, "bash", "-c", command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              timeout=CALL_SECONDS, check=False)
+        if done.returncode != 0:
+            raise Failed(f"{command!r} ended with {done.returncode}")
+        return done.stdout
 
 
 class NoLink(Contestant):

@@ -10,12 +10,12 @@ import re
 import subprocess
 import time
 
-from rows import DELAYED, LOOPBACK, NO_LINK, OURS, PACKAGE, PLAIN, ROWS, SHARED, Row, Table
+from rows import BWRAP, DELAYED, LOCAL, LOOPBACK, NO_LINK, OURS, PACKAGE, PLAIN, ROWS, SHARED, Row, Table
 
 COLUMNS = [OURS, PACKAGE, SHARED, PLAIN]
 COMPARED = ["remote-sandbox-mcp", "mcp", "paramiko"]
 COLOURS = {PACKAGE: "#3b6ea5", SHARED: "#c98a2b"}
-HEADINGS = {LOOPBACK: "Loopback", DELAYED: "A link with {rtt:g} ms round trip"}
+HEADINGS = {LOOPBACK: "Loopback", DELAYED: "A link with {rtt:g} ms round trip", LOCAL: "Sandboxes on this machine"}
 INTRODUCTION = """\
 # Results
 
@@ -85,13 +85,16 @@ def goal_words(table: Table, row: Row, link: str) -> str:
 
 
 def results_table(table: Table, link: str) -> list[str]:
-    lines = ["| | unit | " + " | ".join(COLUMNS) + " | ours / package | goal |",
-             "|---|---|" + "---:|" * (len(COLUMNS) + 1) + "---|"]
+    columns = [OURS, BWRAP] if link == LOCAL else COLUMNS
+    compared = "" if link == LOCAL else " ours / package |"
+    lines = ["| | unit | " + " | ".join(columns) + f" |{compared} goal |",
+             "|---|---|" + "---:|" * (len(columns) + bool(compared)) + "---|"]
     for row in ROWS:
         if link in row.goals:
-            cells = [cell(table, row, link, name) for name in COLUMNS]
+            cells = [cell(table, row, link, name) for name in columns]
+            package = f" {against_package(table, row, link)} |" if compared else ""
             lines.append(f"| {row.title} | {row.unit} | " + " | ".join(cells)
-                         + f" | {against_package(table, row, link)} | {goal_words(table, row, link)} |")
+                         + f" |{package} {goal_words(table, row, link)} |")
     return lines
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 import dataclasses
 import statistics
 
-OURS, PACKAGE, SHARED, PLAIN, NO_LINK = "ours", "package", "ssh shared", "ssh", "no link"
-LOOPBACK, DELAYED = "loopback", "delayed"
+OURS, PACKAGE, SHARED, PLAIN, NO_LINK, BWRAP = "ours", "package", "ssh shared", "ssh", "no link", "bwrap"
+LOOPBACK, DELAYED, LOCAL = "loopback", "delayed", "local"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +100,16 @@ ROWS = [
         {LOOPBACK: Goal(0, "")}),
     Row("memory_64", "resident memory with 64 connections", "Buffers of each connection and its waiting shell.", "MB",
         {LOOPBACK: Goal(40, "at most 40 MB")}),
+    Row("local_exec", "`true` in a local sandbox",
+        "Two shells, `timeout` and `bash`; the walls stand already.",
+        goals={LOCAL: against("local_exec", BWRAP, 3.0, "at most 3 x plain bwrap")}, drawn=False),
+    Row("local_exec_ms", "the same, as it is", "As above.", goals={LOCAL: Goal(15, "at most 15 ms")}, drawn=False),
+    Row("local_create", "create a local sandbox",
+        "The start of bubblewrap and of our program inside, and a look at which files must not show.",
+        goals={LOCAL: Goal(100, "at most 100 ms")}, drawn=False),
+    Row("local_memory", "memory of an idle local sandbox",
+        "Pages that its three processes do not share with anybody, and their part of those they share.", "MB",
+        {LOCAL: Goal(8, "at most 8 MB")}, drawn=False),
 ]
 
 
