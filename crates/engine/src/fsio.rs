@@ -123,23 +123,42 @@ fn open_regular(
 
 /// Replaces a file: a reader sees the old content or the new, never a part.
 pub fn write_atomically(path: &Path, content: &[u8]) -> Result<(), FileError> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}.tmp", uuid::Uuid::now_v7().simple()));
-    let temporary = PathBuf::from(temporary);
-    let written = (|| {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&temporary)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)
-    })();
+    let temporary = temporary_beside(path);
+    let written = write_new(&temporary, content).and_then(|()| std::fs::rename(&temporary, path));
     if written.is_err() {
         let _ = std::fs::remove_file(&temporary);
     }
     written.named("write", path)
+}
+
+/// Makes a file with its whole content; false when there is one already, also when another process was
+/// first by a moment.
+pub fn create_atomically(path: &Path, content: &[u8]) -> Result<bool, FileError> {
+    let temporary = temporary_beside(path);
+    // A link is refused where something is, which a rename is not.
+    let made = write_new(&temporary, content).and_then(|()| std::fs::hard_link(&temporary, path));
+    let _ = std::fs::remove_file(&temporary);
+    match made {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error).named("write", path),
+    }
+}
+
+fn temporary_beside(path: &Path) -> PathBuf {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}.tmp", uuid::Uuid::now_v7().simple()));
+    PathBuf::from(temporary)
+}
+
+fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
 }
 
 /// Renames a file of ours.

@@ -101,7 +101,7 @@ impl McpClientBuilder {
             next_id: AtomicU64::new(1),
             modern: OnceLock::new(),
             home,
-            _own_home: own_home,
+            own_home,
         }
     }
 }
@@ -148,7 +148,7 @@ pub struct McpClient {
     next_id: AtomicU64,
     modern: OnceLock<()>,
     home: PathBuf,
-    _own_home: TempDir,
+    own_home: TempDir,
 }
 
 impl McpClient {
@@ -424,6 +424,16 @@ impl McpClient {
             object.remove("_meta");
         }
         params
+    }
+}
+
+impl Drop for McpClient {
+    fn drop(&mut self) {
+        // A server that is killed leaves its local sandboxes to the next one, and here is none.
+        if self.home == self.own_home.path() {
+            let _ = self.child.get_mut().start_kill();
+            process::end_sandboxes_below(&self.home);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -49,6 +50,33 @@ pub fn with_command_line(text: &str) -> Vec<u32> {
         .into_iter()
         .filter(|pid| *pid != own && command_line(*pid).is_some_and(|line| line.contains(text)))
         .collect()
+}
+
+/// Everything in the local sandboxes whose files are below a folder: their supervisors, the tools that
+/// started those, and all that descends from them.
+#[must_use]
+pub fn of_sandboxes_below(folder: &Path) -> Vec<u32> {
+    let folder = folder.join("").display().to_string();
+    let mut found = with_command_line("sandbox-supervisor");
+    found.retain(|pid| command_line(*pid).is_some_and(|line| line.contains(&folder)));
+    let below: Vec<u32> = found.iter().flat_map(|pid| descendants(*pid)).collect();
+    found.extend(below);
+    found.retain(|pid| is_alive(*pid));
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Ends everything in the local sandboxes whose files are below a folder.
+pub fn end_sandboxes_below(folder: &Path) {
+    // Whoever forks while it is looked at has children that only the next look shows.
+    for _ in 0..3 {
+        let left = of_sandboxes_below(folder);
+        if left.is_empty() {
+            break;
+        }
+        kill_and_wait(&left);
+    }
 }
 
 /// The state letter of a process (`T` is stopped, `Z` a zombie); `None` when it is gone.

@@ -13,6 +13,7 @@ mod following;
 mod identities;
 mod interop;
 mod listing;
+mod local;
 mod openssh;
 mod overview_commands;
 mod protocol;

@@ -1,12 +1,15 @@
 //! The command line that builds a sandbox with bubblewrap.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Network, SystemPath, View};
 
 /// Where the supervisor's program is found inside.
 const SUPERVISOR: &str = "/run/remote-sandbox-mcp/supervisor";
+
+/// Where commands have short-lived files of their own.
+const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 
 /// Parts of /sys that programs look at to know their machine.
 const SYSTEM_FACTS: [&str; 6] = ["block", "bus", "class", "dev", "devices", "module"];
@@ -39,6 +42,9 @@ pub fn bubblewrap_arguments(view: &View, program: &Path, no_nesting: bool) -> Ve
         "--unshare-ipc",
         "--unshare-uts",
         "--unshare-cgroup-try",
+        // Else a process of bubblewrap's own would keep the socket open when the supervisor is gone and
+        // something still runs; as the first process it takes everything along.
+        "--as-pid-1",
         "--hostname",
         "sandbox",
         "--cap-drop",
@@ -54,16 +60,34 @@ pub fn bubblewrap_arguments(view: &View, program: &Path, no_nesting: bool) -> Ve
     for path in &view.readable {
         line.paths("--ro-bind-try", path, path);
     }
-    line.paths("--bind", &view.temporary, Path::new("/tmp"));
-    line.paths("--bind", &view.temporary, Path::new("/var/tmp"));
+    for place in TEMPORARY {
+        line.paths("--bind", &view.temporary, Path::new(place));
+    }
+    let cover = cover_of(&view.home);
+    if let Some(cover) = &cover {
+        line.path("--tmpfs", cover);
+    }
     // Last, for it may lie below anything else.
     line.paths("--bind", &view.home, &view.home);
+    if let Some(cover) = &cover {
+        line.path("--remount-ro", cover);
+    }
     line.paths("--ro-bind", program, Path::new(SUPERVISOR));
     line.add(&["--remount-ro", "/", "--remount-ro", "/run", "--chdir"]);
     line.0.push(view.home.clone().into());
     line.0.push("--".into());
     line.0.push(SUPERVISOR.into());
     line.0
+}
+
+/// The folder within /tmp that leads to the home, where there is one. Commands may have put a link there
+/// that leads out, and bubblewrap would make folders behind it; under a cover it makes them in memory.
+fn cover_of(home: &Path) -> Option<PathBuf> {
+    TEMPORARY.iter().find_map(|place| {
+        let within = home.strip_prefix(place).ok()?;
+        let first = within.components().next()?;
+        Some(Path::new(place).join(first))
+    })
 }
 
 fn add_system(line: &mut Line, view: &View) {
@@ -73,7 +97,11 @@ fn add_system(line: &mut Line, view: &View) {
             SystemPath::Link { path, target } => line.paths("--symlink", target, path),
         }
     }
-    line.add(&["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run"]);
+    line.add(&["--proc", "/proc"]);
+    // The kernel asks there for no right but that of root's own number, which root has inside too: it
+    // could name a program that the kernel starts outside.
+    line.add(&["--ro-bind", "/proc/sys", "/proc/sys"]);
+    line.add(&["--dev", "/dev", "--tmpfs", "/run"]);
     for part in SYSTEM_FACTS {
         let path = Path::new("/sys").join(part);
         line.paths("--ro-bind-try", &path, &path);

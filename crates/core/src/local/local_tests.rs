@@ -110,7 +110,9 @@ fn bubblewrap_shows_the_system_read_only_and_its_own_folders_writable() {
         "--bind /s/one/tmp /tmp",
         "--disable-userns",
         "--cap-drop ALL",
+        "--as-pid-1",
         "--remount-ro /",
+        "--proc /proc --ro-bind /proc/sys /proc/sys",
     ] {
         assert!(line.contains(part), "{part} is not in {line}");
     }
@@ -119,6 +121,30 @@ fn bubblewrap_shows_the_system_read_only_and_its_own_folders_writable() {
     assert!(joined(&view(Network::Off), true).contains("--unshare-net"));
     let writable: Vec<_> = line.match_indices("--bind ").collect();
     assert_eq!(writable.len(), 3, "{line}");
+}
+
+#[rstest]
+#[case("/home/u/state/one/home", None)]
+#[case("/tmpfiles/one/home", None)]
+#[case(
+    "/tmp/state/one/home",
+    Some("--tmpfs /tmp/state --bind /tmp/state/one/home")
+)]
+#[case(
+    "/var/tmp/s/one/home",
+    Some("--tmpfs /var/tmp/s --bind /var/tmp/s/one/home")
+)]
+fn bubblewrap_covers_what_commands_may_have_put_in_the_way_to_their_home(
+    #[case] home: &str,
+    #[case] expected: Option<&str>,
+) {
+    let mut view = view(Network::On);
+    view.home = home.into();
+    let line = joined(&view, true);
+    match expected {
+        Some(part) => assert!(line.contains(&format!("{part} ")), "{line}"),
+        None => assert!(!line.contains("--tmpfs /tmp"), "{line}"),
+    }
 }
 
 #[test]

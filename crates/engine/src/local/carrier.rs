@@ -34,7 +34,7 @@ impl Carrier for Within<'_> {
     type Outgoing = LocalOutgoing;
 
     fn farewell(&self) -> String {
-        "the sandbox's supervisor ended, and with it what ran there".to_owned()
+        "the sandbox's supervisor ended".to_owned()
     }
 
     fn is_connected(&self) -> bool {

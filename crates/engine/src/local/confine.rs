@@ -20,6 +20,9 @@ const TELLS_SOCKETS: u32 = 9;
 /// Landlock that keeps signals and abstract sockets in.
 const SCOPES: u32 = 6;
 
+/// Landlock that can allow moving files between folders.
+const MOVES_FILES: u32 = 2;
+
 /// Why a wall could not be put up; then nothing runs.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
@@ -64,12 +67,39 @@ pub fn landlock_version() -> u32 {
     found.map_or(0, |(version, _)| version)
 }
 
-/// Keeps signals and abstract sockets in, where the kernel can.
-pub(super) fn keep_signals_in(version: u32) -> Result<(), ConfineError> {
+/// Within bubblewrap: keeps signals and abstract sockets in, and lets this process read files only where
+/// a grant says so, where the kernel can. Without grants it may read whatever it sees.
+pub(super) fn keep_in(grants: &[Grant], version: u32) -> Result<(), ConfineError> {
+    // Moving files between folders is refused to whoever does not ask for it; it must be asked for in
+    // the same set, for one set refuses what another allows.
+    let both = AccessFs::ReadFile | AccessFs::Refer;
+    let keeps_reading = !grants.is_empty() && version >= MOVES_FILES;
+    let mut set = Ruleset::default();
     if version >= SCOPES {
-        let set = Ruleset::default().scope(Scope::from_all(ABI::V6))?;
-        set.create()?.restrict_self()?;
+        set = set.scope(Scope::from_all(ABI::V6))?;
     }
+    if keeps_reading {
+        set = set.handle_access(both)?;
+    } else if version < SCOPES {
+        return Ok(());
+    }
+    let mut rules = set.create()?;
+    for grant in grants.iter().filter(|_| keeps_reading) {
+        let path = match grant {
+            Grant::List(_) => continue,
+            Grant::Read(path) | Grant::Write(path) | Grant::Device(path) => path,
+        };
+        let Ok(opened) = PathFd::new(path) else {
+            continue;
+        };
+        let access = if path.is_dir() {
+            both
+        } else {
+            AccessFs::ReadFile.into()
+        };
+        rules = rules.add_rule(PathBeneath::new(opened, access))?;
+    }
+    rules.restrict_self()?;
     Ok(())
 }
 
@@ -166,6 +196,7 @@ pub(super) fn filter_calls(network: Network, version: u32) -> Result<(), Confine
     rules.insert(libc::SYS_socket, families(network, version)?);
     rules.insert(libc::SYS_clone, vec![new_user_namespace(0)?]);
     rules.insert(libc::SYS_ioctl, vec![typing_for_others()?]);
+    rules.insert(libc::SYS_prlimit64, vec![limits_of_others()?]);
     // What a new process shares lies in memory where the filter cannot look; every library asks for
     // a clone of the old form then.
     let refused = SeccompAction::Errno(libc::EPERM as u32);
@@ -228,6 +259,12 @@ fn new_user_namespace(argument: u8) -> Result<SeccompRule, ConfineError> {
 fn typing_for_others() -> Result<SeccompRule, ConfineError> {
     let condition =
         SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::TIOCSTI)?;
+    Ok(SeccompRule::new(vec![condition])?)
+}
+
+/// Limits of another process: one without any time left ends, as by a signal.
+fn limits_of_others() -> Result<SeccompRule, ConfineError> {
+    let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
     Ok(SeccompRule::new(vec![condition])?)
 }
 

@@ -17,7 +17,7 @@ const MOST_ROUNDS: usize = 50;
 /// What the processes of a sandbox have in common.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Family {
-    /// They are all there are, but for the first one and ourselves.
+    /// They are all there are, but for ourselves; we are the first one there.
     Namespace,
     /// They descend from us, also when their parents have ended.
     Descendants,
@@ -50,7 +50,7 @@ impl Family {
         match self {
             Family::Namespace => all
                 .iter()
-                .filter(|(pid, kin)| living(pid, kin) && **pid != 1)
+                .filter(|(pid, kin)| living(pid, kin))
                 .map(|(pid, _)| *pid)
                 .collect(),
             Family::Descendants => {
@@ -88,11 +88,7 @@ impl Family {
     }
 
     /// Waits for children of ours that have ended and that nobody else waits for.
-    pub(super) fn reap(self, known: &BTreeSet<u32>) {
-        if matches!(self, Family::Namespace) {
-            // The first process of the namespace does it.
-            return;
-        }
+    pub(super) fn reap(known: &BTreeSet<u32>) {
         let own = std::process::id();
         for (pid, kin) in processes() {
             if kin.parent == own

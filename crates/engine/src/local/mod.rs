@@ -52,6 +52,9 @@ use view::view_of;
 /// How long an idle supervisor may take to go.
 const LEAVE_LIMIT: Duration = Duration::from_millis(250);
 
+/// How long what an earlier supervisor left may take to end.
+const LEFTOVER_LIMIT: Duration = Duration::from_secs(2);
+
 /// How often in a row a supervisor may go away before it has started a shell.
 const MOST_TRIES: u32 = 3;
 
@@ -121,6 +124,25 @@ impl LocalSandbox {
             return Err(StartError::Deleted.into());
         }
         self.shared.store.make_folders(&self.folders)?;
+        // What a supervisor that was killed has left is out of reach of the next one.
+        leftover::end_all(&self.folders.home, LEFTOVER_LIMIT).await;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.start_once(wall).await {
+                // A file that was to be hidden may have gone meanwhile, as those do that lock accounts.
+                Err(StartError::Failed(_)) if tries < MOST_TRIES => {}
+                started => {
+                    started?;
+                    break;
+                }
+            }
+        }
+        drop(lock);
+        Ok(())
+    }
+
+    async fn start_once(&self, wall: &Wall) -> Result<(), StartError> {
         let settings = &self.shared.settings;
         let start = Start {
             wall,
@@ -134,9 +156,7 @@ impl LocalSandbox {
             control_group: self.shared.control_group(&self.name, &self.folders),
             variables: self.shared.variables(&self.folders, wall.level),
         };
-        start.run(&self.address).await?;
-        drop(lock);
-        Ok(())
+        start.run(&self.address).await
     }
 
     async fn wall(&self) -> Result<&Wall, LocalError> {

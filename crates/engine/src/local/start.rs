@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt;
 
 use super::level::Wall;
 use super::link::Address;
-use super::view::grants_of;
+use super::view::{grants_of, reading_of};
 use crate::fsio::{self, FileError};
 use crate::proc;
 
@@ -51,6 +51,9 @@ pub enum StartError {
     /// It started and gave up.
     #[error("the sandbox did not start: {0}")]
     Failed(String),
+    /// It started and said nothing.
+    #[error("the sandbox was not ready within {0} s")]
+    NotReady(u64),
     /// Another server holds the sandbox.
     #[error("another server keeps the sandbox locked")]
     Locked(#[source] io::Error),
@@ -93,6 +96,7 @@ impl Start<'_> {
             home: self.view.home.clone(),
             grants: match self.wall.level {
                 Level::Landlock { .. } => grants_of(&self.view),
+                Level::Bubblewrap { .. } => reading_of(&self.view),
                 _ => Vec::new(),
             },
             // What is bounded together already need not be bounded one by one.
@@ -122,8 +126,7 @@ impl Start<'_> {
             Ok(false) => Err(StartError::Failed(complaint(&mut started).await)),
             Err(_) => {
                 started.end().await;
-                let seconds = READY_LIMIT.as_secs();
-                Err(StartError::Failed(format!("not ready within {seconds} s")))
+                Err(StartError::NotReady(READY_LIMIT.as_secs()))
             }
         }
     }

@@ -102,8 +102,12 @@ impl Store {
             path: path.clone(),
             source,
         })?;
-        fsio::write_atomically(&path, &text)?;
-        Ok(())
+        // Another server may be making one of the same name at this moment.
+        if fsio::create_atomically(&path, &text)? {
+            Ok(())
+        } else {
+            Err(StoreError::Taken(record.name.clone()))
+        }
     }
 
     /// What is written down about a sandbox; nothing when there is none of this name.
@@ -193,6 +197,21 @@ mod tests {
         assert_eq!(store.half_deleted(), []);
         assert!(!store.folders(&one).root.exists());
         store.create(&record("one")).unwrap();
+    }
+
+    #[test]
+    fn one_of_many_that_make_the_same_sandbox_succeeds() {
+        let state = tempfile::tempdir().unwrap();
+        let store = Store::new(state.path());
+        let made = std::thread::scope(|scope| {
+            let make = || scope.spawn(|| store.create(&record("one")).is_ok());
+            let all: Vec<_> = (0..8).map(|_| make()).collect();
+            let ended = all.into_iter().map(|one| one.join().unwrap());
+            ended.filter(|made| *made).count()
+        });
+        assert_eq!(made, 1);
+        let left = std::fs::read_dir(store.folders(&record("one").name).root).unwrap();
+        assert_eq!(left.count(), 3, "the record and two folders");
     }
 
     #[test]

@@ -82,7 +82,7 @@ fn confine(plan: &SupervisorPlan) -> Result<(), SuperviseError> {
             .map_err(std::io::Error::from)?;
     }
     match plan.level {
-        Level::Bubblewrap { landlock } => walls::keep_signals_in(landlock)?,
+        Level::Bubblewrap { landlock } => walls::keep_in(&plan.grants, landlock)?,
         Level::Landlock { landlock } => {
             walls::give_up_rights()?;
             walls::keep_to_grants(&plan.grants, landlock)?;
@@ -179,7 +179,7 @@ impl Inside {
     /// Waits for children that came to us when their parents ended.
     fn reap(&self) {
         let shells = self.shells();
-        self.family.reap(&shells);
+        Family::reap(&shells);
     }
 }
 

@@ -135,8 +135,24 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The same view as leave for Landlock, which shows everything where it is.
-pub(super) fn grants_of(view: &View) -> Vec<Grant> {
+/// Places inside bubblewrap that are the sandbox's own, or made for it.
+const MADE: [&str; 6] = ["/dev", "/proc", "/run", "/sys", "/tmp", "/var"];
+
+/// Leave to read within bubblewrap. A mount that hides a file goes when somebody puts a new file in its
+/// place, as every change of a password does; what has no leave stays unreadable. Nothing where nothing
+/// is hidden.
+pub(super) fn reading_of(view: &View) -> Vec<Grant> {
+    if view.hidden.is_empty() {
+        return Vec::new();
+    }
+    let mut grants = system_grants(view);
+    grants.extend(MADE.map(|path| Grant::Read(path.into())));
+    grants.extend(view.readable.iter().cloned().map(Grant::Read));
+    grants.push(Grant::Write(view.home.clone()));
+    grants
+}
+
+fn system_grants(view: &View) -> Vec<Grant> {
     let hidden = view.hidden.iter().map(|hidden| hidden.path.clone());
     let hidden: BTreeSet<PathBuf> = hidden.collect();
     let mut grants = Vec::new();
@@ -145,6 +161,12 @@ pub(super) fn grants_of(view: &View) -> Vec<Grant> {
             grants.extend(readable_grants(path, &hidden, &mut entries));
         }
     }
+    grants
+}
+
+/// The same view as leave for Landlock, which shows everything where it is.
+pub(super) fn grants_of(view: &View) -> Vec<Grant> {
+    let mut grants = system_grants(view);
     grants.extend(["/proc", "/sys"].map(|path| Grant::Read(path.into())));
     grants.extend(view.readable.iter().cloned().map(Grant::Read));
     grants.extend(PLAIN_DEVICES.map(|path| Grant::Device(path.into())));
@@ -190,5 +212,28 @@ mod tests {
         let (mut found, mut left) = (Vec::new(), 1);
         search(root, &mut left, &mut found);
         assert_eq!(found.len(), 4, "what was not looked at is hidden");
+    }
+
+    #[test]
+    fn leave_to_read_within_bubblewrap_spares_what_is_hidden_and_is_needed_only_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["open", "shut"] {
+            std::fs::write(path(name), "x").unwrap();
+        }
+        let mut view = view_of(&path("home"), &path("tmp"), &[path("open")], Network::On);
+        view.system = vec![SystemPath::Real(folder.path().to_owned())];
+        view.hidden = Vec::new();
+        assert_eq!(reading_of(&view), []);
+        view.hidden = vec![Hidden {
+            path: path("shut"),
+            is_folder: false,
+        }];
+        let grants = reading_of(&view);
+        let has = |grant: Grant| grants.contains(&grant);
+        assert!(has(Grant::List(folder.path().to_owned())), "{grants:?}");
+        assert!(has(Grant::Read(path("open"))) && has(Grant::Write(path("home"))));
+        assert!(!has(Grant::Read(path("shut"))), "{grants:?}");
+        assert!(!has(Grant::Read(folder.path().to_owned())), "{grants:?}");
     }
 }

@@ -16,14 +16,14 @@ use serde_json::json;
 use crate::support::{entry, exec, exec_with, one, serve, unique, with};
 
 /// Promised is three seconds; the rest is for other tests on the same cores.
-const PROMISE: Duration = Duration::from_millis(4500);
+pub(crate) const PROMISE: Duration = Duration::from_millis(4500);
 
 /// A command line that no other process on this machine has.
-fn sleeper(number: u32) -> String {
+pub(crate) fn sleeper(number: u32) -> String {
     format!("sleep {number}.{}", unique())
 }
 
-fn living(text: &str) -> Vec<u32> {
+pub(crate) fn living(text: &str) -> Vec<u32> {
     let mut pids = process::with_command_line(text);
     // The timer of busybox notices within a second that there is nothing left to end.
     let is_timer = |pid: u32| {
@@ -251,7 +251,7 @@ const STUBBORN: &str =
     "trap '' TERM; setsid SLEEP & while :; do echo tick; sleep 0.1; done & SLEEP; SLEEP; SLEEP";
 
 /// Starts a tree that does not want to end, and waits until it is there.
-async fn start_stubborn(client: &McpClient, sleep: &str) -> u64 {
+pub(crate) async fn start_stubborn(client: &McpClient, sleep: &str) -> u64 {
     let command = STUBBORN.replace("SLEEP", sleep);
     let id = client
         .start_call("exec_bash", json!({ "command": command }))
@@ -338,13 +338,13 @@ async fn f33_cancel_of_something_else_harms_nothing() {
 }
 
 #[derive(Clone, Copy)]
-enum Farewell {
+pub(crate) enum Farewell {
     EndOfInput,
     Signal(Signal),
 }
 
 impl Farewell {
-    async fn say(self, client: &McpClient) {
+    pub(crate) async fn say(self, client: &McpClient) {
         match self {
             Farewell::EndOfInput => client.close_stdin().await,
             Farewell::Signal(signal) => client.signal(signal),

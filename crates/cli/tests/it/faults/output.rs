@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::support::{entry_via, exec, exec_with, one, serve, unique};
 
 /// The most memory the server ever had, in KiB.
-fn peak_memory_kb(client: &McpClient) -> u64 {
+pub(crate) fn peak_memory_kb(client: &McpClient) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", client.pid())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let figure = line.unwrap().split_whitespace().nth(1).unwrap();
@@ -21,7 +21,7 @@ fn peak_memory_kb(client: &McpClient) -> u64 {
 }
 
 /// Both ends are there and what is shown and what is said to be left out make up the whole.
-fn assert_ends_and_count(reply: &ToolReply, zeros: u64) {
+pub(crate) fn assert_ends_and_count(reply: &ToolReply, zeros: u64) {
     assert_eq!(reply.json["exit_code"], 3, "{}", reply.text);
     assert_eq!(reply.json["truncated"], true);
     let shown = reply.json["stdout"].as_str().unwrap();
@@ -36,6 +36,17 @@ fn assert_ends_and_count(reply: &ToolReply, zeros: u64) {
 
 async fn flood(calls: usize, zeros: u64, limit: Duration) -> (McpClient, Vec<ToolReply>) {
     let (_sshd, client) = one().await;
+    let replies = flood_of(&client, calls, zeros, limit).await;
+    (client, replies)
+}
+
+/// Runs commands with much output side by side in the active sandbox.
+pub(crate) async fn flood_of(
+    client: &McpClient,
+    calls: usize,
+    zeros: u64,
+    limit: Duration,
+) -> Vec<ToolReply> {
     let command = format!("echo HEAD; head -c {zeros} /dev/zero; echo TAIL; exit 3");
     let mut ids = Vec::new();
     for _ in 0..calls {
@@ -46,7 +57,7 @@ async fn flood(calls: usize, zeros: u64, limit: Duration) -> (McpClient, Vec<Too
     for id in ids {
         replies.push(client.wait_tool_reply(id, limit).await.unwrap());
     }
-    (client, replies)
+    replies
 }
 
 #[tokio::test]

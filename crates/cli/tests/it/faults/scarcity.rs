@@ -138,26 +138,42 @@ async fn f34_user_account_that_used_up_its_forks_is_ended_at_the_deadline(#[case
 }
 
 /// A file system without any room left, gone when dropped.
-struct FullDisk(PathBuf);
+pub(crate) struct FullDisk(PathBuf);
 
 impl FullDisk {
     fn mount(at: &Path) -> Option<Self> {
+        let disk = Self::with_room(at, "64k")?;
+        disk.fill();
+        Some(disk)
+    }
+
+    /// One that has this much room yet.
+    pub(crate) fn with_room(at: &Path, room: &str) -> Option<Self> {
         if !process::is_root() {
             skip("needs root: a file system of its own");
             return None;
         }
         let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=64k,mode=1777", "testkit"])
+            .args([
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={room},mode=1777"),
+                "testkit",
+            ])
             .arg(at)
             .status();
         if !mounted.is_ok_and(|status| status.success()) {
             skip("file systems cannot be mounted here");
             return None;
         }
-        let disk = FullDisk(at.to_owned());
-        let full = std::fs::write(at.join("filler"), vec![0; 1 << 20]);
+        Some(FullDisk(at.to_owned()))
+    }
+
+    /// Takes all the room.
+    pub(crate) fn fill(&self) {
+        let full = std::fs::write(self.0.join("filler"), vec![0; 16 << 20]);
         assert_eq!(full.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
-        Some(disk)
     }
 }
 

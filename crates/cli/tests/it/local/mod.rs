@@ -1,0 +1,13 @@
+//! Sandboxes on this machine: their walls, their life, and faults in them.
+
+mod faults;
+mod faults_commands;
+mod life;
+mod life_levels;
+mod life_servers;
+mod support;
+mod walls_files;
+mod walls_links;
+mod walls_network;
+mod walls_processes;
+mod walls_rights;
