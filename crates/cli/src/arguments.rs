@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
-use crate::{clean, doctor, exec, list, secret, status, supervisor};
+use crate::{clean, demo, doctor, exec, list, secret, status, supervisor};
 
 /// MCP server that gives coding agents remote machines as sandboxes.
 ///
@@ -39,6 +39,7 @@ pub(crate) struct Common {
 /// What else the program can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Demo(demo::Demo),
     Exec(exec::Exec),
     List(list::List),
     Status(status::Status),

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod clean;
+mod demo;
 mod doctor;
 mod engine;
 mod exec;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let common = &arguments.common;
     let done = match &arguments.command {
         None => serve::run(&arguments),
+        Some(Command::Demo(demo)) => demo.run(common),
         Some(Command::Exec(exec)) => return report::end_of_exec(exec.run(common)),
         Some(Command::List(list)) => list.run(common),
         Some(Command::Status(status)) => status.run(common),

@@ -12,6 +12,8 @@ use remote_sandbox_engine::local::SuperviseError;
 use remote_sandbox_engine::secrets::StoreError;
 use remote_sandbox_server::mcp::ServeError;
 
+use crate::demo::DemoError;
+
 /// The exit code of a command of ours that failed.
 const FAILED: u8 = 1;
 
@@ -69,6 +71,9 @@ pub(crate) enum Failed {
     /// The doctor found something that does not work, and has told it.
     #[error("something does not work")]
     Unwell,
+    /// A step of the demo did not give what it should.
+    #[error(transparent)]
+    Demo(#[from] DemoError),
     /// Somebody pressed Ctrl-C or ended the program.
     #[error("interrupted")]
     Interrupted(u8),
@@ -98,6 +103,7 @@ impl Failed {
             Failed::Secret(_) => {
                 "correct the access rights of the state folder, or set REMOTE_SANDBOX_MCP_HOME to another one"
             }
+            Failed::Demo(error) => error.hint(),
             Failed::NotCleaned(_) => "log in by hand and look at the processes named above",
             _ => "",
         }

@@ -20,6 +20,7 @@ pub use clean::{LeftRun, Leftovers};
 pub use containers::{Created, NewSandbox};
 pub use examine::Examined;
 pub use exec::{ExecReport, ExecRequest, LONGEST_WAIT, USUAL_WAIT};
+pub(crate) use setup::needs_local;
 pub use setup::{SetupError, load_config};
 pub use survey::{Listed, Probed, Selected};
 pub use tasks::{Liveness, TaskReport, TaskRequest};

@@ -78,6 +78,17 @@ pub fn sealed_directory(path: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
+/// Makes a directory that was not there before and that only this user can enter.
+pub fn fresh_directory(parent: &Path, prefix: &str) -> Result<PathBuf, FileError> {
+    let number = uuid::Uuid::now_v7().simple().to_string();
+    // The end is the part that is drawn by lot.
+    let lot = number.get(20..).unwrap_or(&number);
+    let path = parent.join(format!("{prefix}{lot}"));
+    let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+    made.named("make", &path)?;
+    Ok(path)
+}
+
 /// Opens a file for appending and reading, making it readable by this user only.
 pub fn append_private(path: &Path) -> Result<File, FileError> {
     open_regular(

@@ -18,6 +18,17 @@ fn written_files_are_private_from_the_first_instant() {
 }
 
 #[test]
+fn fresh_directory_is_private_and_another_one_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = fresh_directory(folder.path(), "x-").unwrap();
+    let other = fresh_directory(folder.path(), "x-").unwrap();
+    assert_ne!(one, other);
+    assert_eq!(mode(&one), 0o700);
+    let error = fresh_directory(&folder.path().join("none"), "x-").unwrap_err();
+    assert_eq!(error.action, "make");
+}
+
+#[test]
 fn appending_refuses_a_symlink() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("target");

@@ -4,6 +4,7 @@
     reason = "this module is the door to processes"
 )]
 
+mod companion;
 mod group;
 mod piped;
 mod supervised;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 
+pub use companion::{Companion, CompanionProcess};
 use group::Group;
 pub use piped::{LastWords, Piped};
 pub use supervised::{Detached, detached, shell_in_session};

@@ -6,6 +6,7 @@ mod architecture;
 mod choosing;
 mod commands;
 mod compatibility;
+mod demo;
 mod doctor;
 mod exec;
 mod faults;

@@ -148,3 +148,26 @@ async fn list_that_cannot_be_read_is_said_with_the_way_out_and_nothing_runs_here
         .await;
     assert_eq!(run.json["code"], "not_configured");
 }
+
+#[tokio::test]
+async fn default_sandbox_stays_active_and_begins_anew_when_it_is_deleted() {
+    use crate::support::{exec, program, ready};
+    use remote_sandbox_testkit::mcp::McpClient;
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.toml");
+    std::fs::write(&config, "[local]\nisolation = \"none\"\n").unwrap();
+    let start = McpClient::builder(program()).arg("--config").arg(&config);
+    let client = ready(start.start()).await;
+    let reply = exec(&client, "echo x > file; ls").await;
+    assert_eq!(reply.json["stdout"], "file\n", "{}", reply.text);
+    let order = json!({"sandbox_id": "local"});
+    let reply = client.call_tool("delete_sandbox", order.clone()).await;
+    assert_eq!(reply.json["status"], "deleted", "{}", reply.text);
+    let reply = exec(&client, "ls").await;
+    assert_eq!(reply.json["exit_code"], 0, "{}", reply.text);
+    assert_eq!(reply.json["stdout"], "");
+    assert_eq!(reply.json["sandbox"], "local");
+    client.call_tool("delete_sandbox", order).await;
+    client.close_stdin().await;
+    assert!(client.wait_exit(Duration::from_secs(10)).await.is_some());
+}

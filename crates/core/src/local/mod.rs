@@ -8,6 +8,7 @@ mod record;
 mod seatbelt;
 mod view;
 mod walls;
+mod walls_table;
 pub mod wire;
 
 pub use bubblewrap::bubblewrap_arguments;
@@ -18,6 +19,7 @@ pub use record::{LocalRecord, RecordError};
 pub use seatbelt::seatbelt_profile;
 pub use view::{Grant, Hidden, SystemPath, View, readable_grants};
 pub use walls::{Bound, Wall, WallName, bounds, network_holds, walls};
+pub use walls_table::walls_table;
 
 /// The name of the sandbox that is there when nothing is configured.
 pub const DEFAULT_NAME: &str = "local";

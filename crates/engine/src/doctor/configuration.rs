@@ -11,7 +11,7 @@ use remote_sandbox_core::doctor::{Status, Step, StepName};
 use remote_sandbox_core::failure::Failure;
 use serde::Serialize;
 
-use crate::engine::load_config;
+use crate::engine::{load_config, needs_local};
 use crate::secrets::SecretStore;
 use crate::{clock, fsio};
 
@@ -169,6 +169,9 @@ impl ConfigurationReport {
             }
         }
         self.add(match (ready, config.sandboxes.len()) {
+            (0, 0) if needs_local(config) => {
+                Step::ok(StepName::Sandboxes, "none configured; `local` on this machine is there")
+            }
             (0, 0) => Step::failed(
                 StepName::Sandboxes,
                 "no sandbox is configured",

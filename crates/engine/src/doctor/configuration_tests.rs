@@ -56,8 +56,19 @@ fn file_is_not_warned_of_when_it_is_private_or_holds_no_secret() {
 }
 
 #[test]
-fn nothing_configured_is_a_failure_with_the_way_out() {
+fn nothing_configured_is_fine_for_there_is_a_sandbox_on_this_machine() {
     let (_home, environment) = home();
+    let (report, _) = examine_configuration(None, &environment);
+    assert!(!report.has_failed());
+    let (status, detail) = find(&report, StepName::Sandboxes).unwrap();
+    assert_eq!(status, Status::Ok);
+    assert!(detail.contains("`local`"), "{detail}");
+}
+
+#[test]
+fn nothing_readable_is_a_failure_with_the_way_out() {
+    let (_home, mut environment) = home();
+    environment.insert("REMOTE_SANDBOX_LIST".to_owned(), "[{".to_owned());
     let (report, _) = examine_configuration(None, &environment);
     assert!(report.has_failed());
     let (status, _) = find(&report, StepName::Sandboxes).unwrap();

@@ -92,7 +92,8 @@ impl Engine {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         if active.as_deref() == Some(name) {
-            *active = self.names().into_iter().find(|other| other != name);
+            // The one that is always there is still named: it begins anew.
+            *active = self.names().into_iter().next();
         }
         Ok(())
     }

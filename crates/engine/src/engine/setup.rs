@@ -85,7 +85,7 @@ fn socket_folder(environment: &Environment, state: &Path) -> PathBuf {
 
 /// Whether there is always a sandbox on this machine: where it was asked for, or where nothing else was.
 /// Somebody whose configuration cannot be read wanted another machine than this one.
-fn needs_local(config: &Config) -> bool {
+pub(crate) fn needs_local(config: &Config) -> bool {
     let nothing = config.sandboxes.is_empty()
         && config.import_ssh_config.is_empty()
         && config.problems.is_empty();

@@ -153,7 +153,7 @@ pub(super) fn give_up_rights() -> Result<(), ConfineError> {
 
 /// System calls that nothing in a sandbox needs and that reach past its walls, or widen the ground
 /// on which the kernel can be attacked.
-const NEVER: [libc::c_long; 33] = [
+const NEVER: [libc::c_long; 45] = [
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -187,7 +187,38 @@ const NEVER: [libc::c_long; 33] = [
     libc::SYS_reboot,
     libc::SYS_swapon,
     libc::SYS_quotactl,
+    // Memory, queues and semaphores that belong to a user and not to a folder.
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_mq_open,
 ];
+
+/// The bit that marks calls of the third form that some kernels for 64-bit PCs know, and the numbers
+/// that are different there: those of `ioctl`, `ptrace`, `kexec_load`, `process_vm_readv` and `_writev`.
+#[cfg(target_arch = "x86_64")]
+const OTHER_FORM: i64 = 0x4000_0000;
+#[cfg(target_arch = "x86_64")]
+const OTHER_NUMBERS: [i64; 5] = [514, 521, 528, 539, 540];
+
+/// Refuses every call of another form than the usual one that would be judged in this one.
+#[cfg(target_arch = "x86_64")]
+fn refuse_other_form(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) {
+    let others = rules.keys().copied().chain(OTHER_NUMBERS);
+    let others: Vec<i64> = others.map(|call| call | OTHER_FORM).collect();
+    rules.extend(others.into_iter().map(|call| (call, Vec::new())));
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn refuse_other_form(_: &mut BTreeMap<i64, Vec<SeccompRule>>) {}
 
 /// Refuses system calls that reach past Landlock: other processes, other namespaces, and sockets.
 pub(super) fn filter_calls(network: Network, version: u32) -> Result<(), ConfineError> {
@@ -196,7 +227,9 @@ pub(super) fn filter_calls(network: Network, version: u32) -> Result<(), Confine
     rules.insert(libc::SYS_socket, families(network, version)?);
     rules.insert(libc::SYS_clone, vec![new_user_namespace(0)?]);
     rules.insert(libc::SYS_ioctl, vec![typing_for_others()?]);
-    rules.insert(libc::SYS_prlimit64, vec![limits_of_others()?]);
+    rules.insert(libc::SYS_prlimit64, vec![about_others(0)?]);
+    rules.insert(libc::SYS_setpriority, vec![about_others(1)?]);
+    refuse_other_form(&mut rules);
     // What a new process shares lies in memory where the filter cannot look; every library asks for
     // a clone of the old form then.
     let refused = SeccompAction::Errno(libc::EPERM as u32);
@@ -262,9 +295,10 @@ fn typing_for_others() -> Result<SeccompRule, ConfineError> {
     Ok(SeccompRule::new(vec![condition])?)
 }
 
-/// Limits of another process: one without any time left ends, as by a signal.
-fn limits_of_others() -> Result<SeccompRule, ConfineError> {
-    let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
+/// Limits and priorities of another process than the caller: one without any time left ends, as by a
+/// signal. `argument` is the one that names the process.
+fn about_others(argument: u8) -> Result<SeccompRule, ConfineError> {
+    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
     Ok(SeccompRule::new(vec![condition])?)
 }
 

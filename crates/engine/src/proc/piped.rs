@@ -90,7 +90,8 @@ impl Piped {
     }
 }
 
-async fn listen(mut errors: ChildStderr, words: LastWords) {
+/// Keeps the last words of a program until it has said them all.
+pub(super) async fn listen(mut errors: ChildStderr, words: LastWords) {
     let mut buffer = [0; 1024];
     while let Ok(count @ 1..) = errors.read(&mut buffer).await {
         words.add(buffer.get(..count).unwrap_or_default());

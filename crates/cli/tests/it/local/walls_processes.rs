@@ -61,6 +61,7 @@ async fn process_outside_is_neither_ended_nor_looked_into(#[case] who: Who, #[ca
         ("root", format!("ls /proc/{pid}/root/")),
         ("addresses", format!("grep -q . /proc/{pid}/maps")),
         ("limits", format!("prlimit --pid {pid} --cpu=3600:3600")),
+        ("priority", format!("renice -n 1 -p {pid}")),
     ];
     if can_be_traced_by_others() {
         looks.push(("tracing", format!("perl -e '{attach}'")));
