@@ -30,7 +30,8 @@ impl Agent {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let there = || socket.exists();
+        // The socket is there a moment before anybody listens on it.
+        let there = || std::os::unix::net::UnixStream::connect(&socket).is_ok();
         assert!(wait_until_blocking(Duration::from_secs(5), there));
         for key in keys {
             let added = Command::new("ssh-add")

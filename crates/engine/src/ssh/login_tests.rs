@@ -108,7 +108,9 @@ impl RealAgent {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        assert!(wait_until_blocking(Duration::from_secs(10), || socket.exists()));
+        // The socket is there a moment before anybody listens on it.
+        let answers = || std::os::unix::net::UnixStream::connect(&socket).is_ok();
+        assert!(wait_until_blocking(Duration::from_secs(10), answers));
         place.settings.identities.agent = AgentChoice::Socket(socket.clone());
         RealAgent { child, socket }
     }
