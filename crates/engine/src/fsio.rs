@@ -60,6 +60,15 @@ pub fn private_directory(path: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
+/// Makes a directory in one that is there; that it is there already is as good.
+pub fn private_subdirectory(path: &Path) -> Result<(), FileError> {
+    let made = std::fs::DirBuilder::new().mode(0o700).create(path);
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.named("make", path),
+    }
+}
+
 /// Makes a directory that only this user can enter, also where it was there before and was wider; a
 /// link in its place is refused.
 pub fn sealed_directory(path: &Path) -> Result<(), FileError> {
@@ -213,6 +222,14 @@ pub fn lock_within(file: &File, limit: Duration) -> io::Result<()> {
         std::thread::sleep(LOCK_POLL);
     }
     Ok(())
+}
+
+/// Whether an open file is the one that a path names.
+pub fn is_still_at(file: &File, path: &Path) -> bool {
+    let (Ok(open), Ok(named)) = (file.metadata(), std::fs::symlink_metadata(path)) else {
+        return false;
+    };
+    (open.dev(), open.ino()) == (named.dev(), named.ino())
 }
 
 /// Takes the lock of a file if nobody holds it.

@@ -91,6 +91,19 @@ pub async fn capture_output(
     }
 }
 
+/// What `ps` says with these arguments, for systems that tell about processes in no other way; nothing
+/// when it fails. It waits for the program, which takes milliseconds.
+pub fn list_processes(arguments: &[&str]) -> String {
+    let output = std::process::Command::new("ps")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output();
+    output.map_or_else(
+        |_| String::new(),
+        |output| String::from_utf8_lossy(&output.stdout).into_owned(),
+    )
+}
+
 /// What a command said.
 #[derive(Debug)]
 pub struct Captured {

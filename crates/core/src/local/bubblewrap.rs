@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::{Network, SystemPath, View};
+use super::{Hidden, Network, SystemPath, View};
 
 /// Where the supervisor's program is found inside.
 const SUPERVISOR: &str = "/run/remote-sandbox-mcp/supervisor";
@@ -60,17 +60,24 @@ pub fn bubblewrap_arguments(view: &View, program: &Path, no_nesting: bool) -> Ve
     for path in &view.readable {
         line.paths("--ro-bind-try", path, path);
     }
+    hide(&mut line, view);
     for place in TEMPORARY {
         line.paths("--bind", &view.temporary, Path::new(place));
     }
-    let cover = cover_of(&view.home);
-    if let Some(cover) = &cover {
-        line.path("--tmpfs", cover);
+    if let Some(cover) = cover_of(&view.home) {
+        line.path("--tmpfs", &cover);
     }
     // Last, for it may lie below anything else.
     line.paths("--bind", &view.home, &view.home);
-    if let Some(cover) = &cover {
-        line.path("--remount-ro", cover);
+    let hidden = view
+        .hidden
+        .iter()
+        .filter(|hidden| is_above_home(hidden, view));
+    for cover in hidden
+        .map(|hidden| hidden.path.clone())
+        .chain(cover_of(&view.home))
+    {
+        line.path("--remount-ro", &cover);
     }
     line.paths("--ro-bind", program, Path::new(SUPERVISOR));
     line.add(&["--remount-ro", "/", "--remount-ro", "/run", "--chdir"]);
@@ -90,31 +97,42 @@ fn cover_of(home: &Path) -> Option<PathBuf> {
     })
 }
 
+/// A folder that hides others of our folders, among them the home, cannot be closed before that is there.
+fn is_above_home(hidden: &Hidden, view: &View) -> bool {
+    hidden.is_folder && view.home.starts_with(&hidden.path)
+}
+
+fn hide(line: &mut Line, view: &View) {
+    for hidden in &view.hidden {
+        if !hidden.is_folder {
+            line.paths("--ro-bind", Path::new("/dev/null"), &hidden.path);
+            continue;
+        }
+        line.path("--tmpfs", &hidden.path);
+        if !is_above_home(hidden, view) {
+            line.path("--remount-ro", &hidden.path);
+        }
+    }
+}
+
 fn add_system(line: &mut Line, view: &View) {
+    line.add(&["--proc", "/proc"]);
+    // The kernel asks there for no right but that of root's own number, which root has inside too: it
+    // could name a program that the kernel starts outside.
+    line.add(&["--ro-bind", "/proc/sys", "/proc/sys"]);
+    // Before the system, of which a part may lie there: the file that says who knows names of hosts.
+    line.add(&["--dev", "/dev", "--tmpfs", "/run"]);
     for entry in &view.system {
         match entry {
             SystemPath::Real(path) => line.paths("--ro-bind", path, path),
             SystemPath::Link { path, target } => line.paths("--symlink", target, path),
         }
     }
-    line.add(&["--proc", "/proc"]);
-    // The kernel asks there for no right but that of root's own number, which root has inside too: it
-    // could name a program that the kernel starts outside.
-    line.add(&["--ro-bind", "/proc/sys", "/proc/sys"]);
-    line.add(&["--dev", "/dev", "--tmpfs", "/run"]);
     for part in SYSTEM_FACTS {
         let path = Path::new("/sys").join(part);
         line.paths("--ro-bind-try", &path, &path);
     }
     for device in &view.devices {
         line.paths("--dev-bind-try", device, device);
-    }
-    for hidden in &view.hidden {
-        if hidden.is_folder {
-            line.path("--tmpfs", &hidden.path);
-            line.path("--remount-ro", &hidden.path);
-        } else {
-            line.paths("--ro-bind", Path::new("/dev/null"), &hidden.path);
-        }
     }
 }

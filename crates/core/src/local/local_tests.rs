@@ -243,7 +243,12 @@ fn record_is_read_as_it_was_written_and_a_newer_one_is_refused() {
     let name = LocalName::parse("one").unwrap();
     let variable = crate::shell::EnvironmentName::parse("A").unwrap();
     let variables = vec![(variable, "secret value".to_owned())];
-    let record = LocalRecord::new(name, "2026-01-02T03:04:05Z".into(), Network::Off, variables);
+    let record = LocalRecord::new(
+        name,
+        "2026-01-02T03:04:05Z".into(),
+        Some(Network::Off),
+        variables,
+    );
     let text = record.text().unwrap();
     assert_eq!(LocalRecord::parse(&text).unwrap(), record);
     assert!(!format!("{record:?}").contains("secret"));
@@ -290,7 +295,57 @@ fn plan_is_read_as_it_was_written() {
             Grant::Device("/dev/null".into()),
         ],
         limits: Limits::default(),
+        terms: "landlock-1".to_owned(),
     };
     let text = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<SupervisorPlan>(&text).unwrap(), plan);
+}
+
+#[test]
+fn terms_differ_where_anything_that_was_asked_for_does() {
+    let limits = Limits::default();
+    let level = Level::Bubblewrap { landlock: 6 };
+    let usual = terms_of(level, Network::On, &[], &limits);
+    assert_eq!(usual, terms_of(level, Network::On, &[], &limits));
+    let fewer = Limits {
+        processes: Some(50),
+        ..limits
+    };
+    let others = [
+        terms_of(Level::None, Network::On, &[], &limits),
+        terms_of(level, Network::Off, &[], &limits),
+        terms_of(level, Network::On, &["/data".into()], &limits),
+        terms_of(level, Network::On, &[], &fewer),
+    ];
+    assert!(others.iter().all(|other| *other != usual), "{others:?}");
+}
+
+#[test]
+fn file_for_names_of_hosts_is_shown_also_where_it_lies_below_run() {
+    let mut view = view(Network::On);
+    view.system
+        .push(SystemPath::Real("/run/resolved/resolv.conf".into()));
+    let line = joined(&view, true);
+    let (run, file) = (
+        line.find("--tmpfs /run"),
+        line.find("--ro-bind /run/resolved"),
+    );
+    assert!(run.is_some() && run < file, "{line}");
+}
+
+#[test]
+fn folder_that_hides_all_sandboxes_is_closed_when_the_home_is_there() {
+    let mut view = view(Network::On);
+    view.hidden = vec![Hidden {
+        path: "/s".into(),
+        is_folder: true,
+    }];
+    let line = joined(&view, true);
+    let at = |part: &str| {
+        line.find(part)
+            .unwrap_or_else(|| panic!("{part} in {line}"))
+    };
+    assert!(at("--tmpfs /s ") < at("--bind /s/one/home "));
+    assert!(at("--bind /s/one/home ") < at("--remount-ro /s "));
+    assert!(at("--ro-bind-try /data/models") < at("--tmpfs /s "));
 }

@@ -14,11 +14,11 @@ pub mod wire;
 pub use bubblewrap::bubblewrap_arguments;
 pub use level::{Isolation, Level, Network, NoLevel, Reachable, choose_level};
 pub use name::{LocalName, LocalNameError};
-pub use plan::{Limits, SupervisorPlan};
+pub use plan::{Limits, SupervisorPlan, mark_of, terms_of};
 pub use record::{LocalRecord, RecordError};
 pub use seatbelt::seatbelt_profile;
 pub use view::{Grant, Hidden, SystemPath, View, readable_grants};
-pub use walls::{Bound, Wall, WallName, bounds, network_holds, walls};
+pub use walls::{Bound, Wall, WallName, bounds, walls};
 pub use walls_table::walls_table;
 
 /// The name of the sandbox that is there when nothing is configured.

@@ -31,4 +31,20 @@ pub struct SupervisorPlan {
     pub grants: Vec<Grant>,
     /// What commands may use up.
     pub limits: Limits,
+    /// What was asked for, in one word, by which a later server tells whether it would ask for the same.
+    pub terms: String,
+}
+
+/// What was asked for, in one word: wall, network, what may be read, limits.
+pub fn terms_of(level: Level, network: Network, readable: &[PathBuf], limits: &Limits) -> String {
+    let asked = format!("{level:?} {network:?} {readable:?} {limits:?}");
+    let mark = mark_of(asked.as_bytes());
+    format!("{}-{mark:016x}", level.word())
+}
+
+/// A number that tells texts apart; not for keeping secrets.
+pub fn mark_of(text: &[u8]) -> u64 {
+    text.iter().fold(0xcbf2_9ce4_8422_2325, |mark, byte| {
+        (mark ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

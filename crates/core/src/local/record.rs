@@ -32,8 +32,10 @@ pub struct LocalRecord {
     pub name: LocalName,
     /// When it was made, as a date in UTC.
     pub created_at: String,
-    /// Whether commands in it reach the network.
-    pub network: Network,
+    /// Whether commands in it reach the network, where whoever made it has said so; else the
+    /// configuration says.
+    #[serde(default)]
+    pub network: Option<Network>,
     /// Variables that every command in it finds.
     #[serde(default)]
     variables: BTreeMap<String, String>,
@@ -54,7 +56,7 @@ impl LocalRecord {
     pub fn new(
         name: LocalName,
         created_at: String,
-        network: Network,
+        network: Option<Network>,
         variables: Vec<(EnvironmentName, String)>,
     ) -> Self {
         let variables = variables

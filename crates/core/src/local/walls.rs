@@ -1,9 +1,12 @@
 //! What each wall keeps apart, and what it does not: one table for replies, `doctor` and the docs.
 
-use super::{Level, Limits, Network};
+use super::{Level, Limits};
 
 /// Landlock that keeps signals and abstract sockets in.
 const SCOPES: u32 = 6;
+
+/// Landlock that can tell which sockets in files may be reached.
+const TELLS_SOCKETS: u32 = 9;
 
 /// Something that a wall may keep apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub enum WallName {
     FileSockets,
     /// Sockets in the kernel's own namespace.
     AbstractSockets,
+    /// The terminals of the user.
+    Terminals,
     /// The network when it is off: TCP and UDP.
     Network,
     /// Filling the disk.
@@ -48,6 +53,7 @@ impl WallName {
             WallName::Privileges => "setuid programs",
             WallName::FileSockets => "sockets in files (docker, agents, desktop)",
             WallName::AbstractSockets => "abstract sockets",
+            WallName::Terminals => "your terminals",
             WallName::Network => "TCP and UDP when the network is off",
             WallName::Disk => "filling the disk",
         }
@@ -73,7 +79,7 @@ fn wall(name: WallName, holds: bool, note: &'static str) -> Wall {
 pub fn walls(level: Level) -> Vec<Wall> {
     let mut walls = match level {
         Level::Bubblewrap { landlock } => of_bubblewrap(landlock >= SCOPES),
-        Level::Landlock { landlock } => of_landlock(landlock >= SCOPES),
+        Level::Landlock { landlock } => of_landlock(landlock >= SCOPES, landlock >= TELLS_SOCKETS),
         Level::Seatbelt => of_seatbelt(),
         Level::None => of_nothing(),
     };
@@ -107,14 +113,15 @@ fn of_bubblewrap(scopes: bool) -> Vec<Wall> {
                 "only with the network off; Linux 6.12 would help",
             )
         },
+        wall(Terminals, true, "not there at all"),
         wall(Network, true, "a network namespace with nothing but itself"),
     ]
 }
 
-fn of_landlock(scopes: bool) -> Vec<Wall> {
+fn of_landlock(scopes: bool, sockets: bool) -> Vec<Wall> {
     use WallName::*;
     vec![
-        wall(Reading, true, "refused; names of folders above show"),
+        wall(Reading, true, "refused; names, sizes and dates show"),
         wall(Writing, true, "refused, /tmp and /dev/shm too"),
         wall(Attributes, false, "Landlock does not guard them"),
         wall(Environment, true, "begins empty"),
@@ -130,8 +137,13 @@ fn of_landlock(scopes: bool) -> Vec<Wall> {
         },
         wall(Tracing, true, "refused, their environment too"),
         wall(Privileges, true, "they run without their rights"),
-        wall(FileSockets, true, "no sockets in files at all, so no tmux"),
+        if sockets {
+            wall(FileSockets, true, "refused outside its own folders")
+        } else {
+            wall(FileSockets, true, "no sockets in files at all, so no tmux")
+        },
         wall(AbstractSockets, true, "no sockets of this kind at all"),
+        wall(Terminals, true, "no terminals at all"),
         wall(
             Network,
             true,
@@ -153,6 +165,7 @@ fn of_seatbelt() -> Vec<Wall> {
         wall(Privileges, true, "refused"),
         wall(FileSockets, true, "refused outside its own folders"),
         wall(AbstractSockets, true, "macOS has none"),
+        wall(Terminals, true, "refused but for new ones"),
         wall(Network, true, "refused"),
     ]
 }
@@ -166,6 +179,7 @@ fn of_nothing() -> Vec<Wall> {
         Privileges,
         FileSockets,
         AbstractSockets,
+        Terminals,
         Network,
     ];
     let mut walls = vec![
@@ -210,9 +224,4 @@ pub fn bounds(limits: &Limits, groups: bool, own_users: bool) -> Vec<Bound> {
         .into_iter()
         .map(|(name, text)| Bound { name, text })
         .collect()
-}
-
-/// Whether commands really cannot reach the network.
-pub fn network_holds(level: Level, network: Network) -> bool {
-    network == Network::On || level != Level::None
 }

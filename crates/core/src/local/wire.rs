@@ -34,6 +34,8 @@ pub enum Reply {
     Started {
         /// Its number inside.
         pid: u32,
+        /// The terms under which the sandbox runs.
+        terms: String,
     },
     /// No shell was started.
     Refused {
@@ -54,6 +56,8 @@ pub enum Reply {
     Status {
         /// Processes inside, the supervisor not counted.
         processes: usize,
+        /// The terms under which the sandbox runs.
+        terms: String,
     },
     /// It goes.
     Leaving,

@@ -8,6 +8,7 @@ use remote_sandbox_core::config::{
     Config, ConfigText, Environment, FileChoice, PathError, Platform, Problem, SOURCE_MAX_BYTES,
     Sources, config_file_location, imported, resolve, state_dir,
 };
+use remote_sandbox_core::local::DEFAULT_NAME;
 use remote_sandbox_core::secret::Mask;
 
 use super::Engine;
@@ -132,7 +133,8 @@ impl Engine {
             needs_local(config),
         );
         let active = config.names().next().map(ToString::to_string);
-        let active = active.or_else(|| locals.names().into_iter().next());
+        // One that happens to be there is not what somebody with a broken configuration wanted.
+        let active = active.or_else(|| locals.has_default().then(|| DEFAULT_NAME.to_owned()));
         Ok(Engine {
             settings: config.settings.clone(),
             entries: config.sandboxes.clone(),

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use remote_sandbox_core::local::{Limits, LocalName};
+use remote_sandbox_core::local::{Limits, LocalName, mark_of};
 
 use crate::fsio;
 
@@ -43,7 +43,8 @@ impl Delegated {
         let own = fsio::read_bounded(Path::new("/proc/self/cgroup"), 64 * 1024);
         let own = own.ok()??;
         let own = String::from_utf8(own).ok()?;
-        Delegated::find_in(Path::new(MOUNT), &own, limits)
+        let found = Delegated::find_in(Path::new(MOUNT), &own, limits);
+        found.filter(|found| found.works(limits))
     }
 
     fn find_in(mount: &Path, own: &str, limits: &Limits) -> Option<Self> {
@@ -68,12 +69,20 @@ impl Delegated {
         found.map(|group| Delegated(group.to_owned()))
     }
 
+    /// Whether bounds can really be set there, by setting them for a moment.
+    fn works(&self, limits: &Limits) -> bool {
+        let Ok(name) = LocalName::parse("trial") else {
+            return false;
+        };
+        let place = format!("{}", std::process::id());
+        let made = self.make(&name, Path::new(&place), limits).is_ok();
+        self.remove(&name, Path::new(&place));
+        made
+    }
+
     fn group(&self, name: &LocalName, folder: &Path) -> PathBuf {
         // Sandboxes of different state folders may have one name.
-        let mark = folder.as_os_str().as_encoded_bytes().iter();
-        let mark = mark.fold(0xcbf2_9ce4_8422_2325_u64, |mark, byte| {
-            (mark ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let mark = mark_of(folder.as_os_str().as_encoded_bytes());
         self.0.join(format!("remote-sandbox-{name}-{mark:016x}"))
     }
 
@@ -90,6 +99,16 @@ impl Delegated {
             fsio::write_setting(&group.join(file), &value)?;
         }
         fsio::open_setting(&group.join("cgroup.procs"))
+    }
+
+    /// Ends everything in the group of a sandbox, where the kernel can.
+    pub(super) fn kill(&self, name: &LocalName, folder: &Path) {
+        let file = self.group(name, folder).join("cgroup.kill");
+        if file.exists()
+            && let Err(error) = fsio::write_setting(&file, "1")
+        {
+            tracing::debug!(%error, "a control group could not be ended");
+        }
     }
 
     /// Removes the group of a sandbox in which nothing runs any more.

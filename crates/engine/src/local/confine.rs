@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError,
-    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
+    Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use remote_sandbox_core::local::{Grant, Limits, Network};
 use rustix::process::{Resource, Rlimit};
@@ -29,6 +29,9 @@ pub enum ConfineError {
     /// Landlock refused.
     #[error("Landlock refused")]
     Landlock(#[from] RulesetError),
+    /// Landlock took the rules and did not put them up.
+    #[error("Landlock did not take effect")]
+    NotEnforced,
     /// A path of the plan cannot be opened.
     #[error("a path cannot be opened")]
     Path(#[from] PathFdError),
@@ -99,8 +102,7 @@ pub(super) fn keep_in(grants: &[Grant], version: u32) -> Result<(), ConfineError
         };
         rules = rules.add_rule(PathBeneath::new(opened, access))?;
     }
-    rules.restrict_self()?;
-    Ok(())
+    enforced(rules)
 }
 
 /// Lets this process do with files what the grants say and nothing else.
@@ -135,8 +137,15 @@ pub(super) fn keep_to_grants(grants: &[Grant], version: u32) -> Result<(), Confi
         };
         rules = rules.add_rule(PathBeneath::new(opened, access))?;
     }
-    rules.restrict_self()?;
-    Ok(())
+    enforced(rules)
+}
+
+/// Puts the rules up, and fails where the kernel did not.
+fn enforced(rules: RulesetCreated) -> Result<(), ConfineError> {
+    match rules.restrict_self()?.ruleset {
+        RulesetStatus::NotEnforced => Err(ConfineError::NotEnforced),
+        _ => Ok(()),
+    }
 }
 
 /// Gives up every right that only root has.
@@ -153,7 +162,7 @@ pub(super) fn give_up_rights() -> Result<(), ConfineError> {
 
 /// System calls that nothing in a sandbox needs and that reach past its walls, or widen the ground
 /// on which the kernel can be attacked.
-const NEVER: [libc::c_long; 45] = [
+const NEVER: [libc::c_long; 46] = [
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -200,6 +209,7 @@ const NEVER: [libc::c_long; 45] = [
     libc::SYS_semtimedop,
     libc::SYS_semctl,
     libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
 ];
 
 /// The bit that marks calls of the third form that some kernels for 64-bit PCs know, and the numbers
@@ -229,6 +239,10 @@ pub(super) fn filter_calls(network: Network, version: u32) -> Result<(), Confine
     rules.insert(libc::SYS_ioctl, vec![typing_for_others()?]);
     rules.insert(libc::SYS_prlimit64, vec![about_others(0)?]);
     rules.insert(libc::SYS_setpriority, vec![about_others(1)?]);
+    rules.insert(libc::SYS_ioprio_set, vec![about_others(1)?]);
+    for (call, argument) in CHANGES_OF_MODE {
+        rules.insert(call, rights_of_another(argument)?);
+    }
     refuse_other_form(&mut rules);
     // What a new process shares lies in memory where the filter cannot look; every library asks for
     // a clone of the old form then.
@@ -240,7 +254,8 @@ pub(super) fn filter_calls(network: Network, version: u32) -> Result<(), Confine
         refused,
         architecture,
     )?)?;
-    let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let mut rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    refuse_other_form(&mut rules);
     let unknown = SeccompAction::Errno(libc::ENOSYS as u32);
     apply(SeccompFilter::new(
         rules,
@@ -256,7 +271,31 @@ fn apply(filter: SeccompFilter) -> Result<(), ConfineError> {
     Ok(())
 }
 
-/// Rules that refuse all families of sockets but the allowed ones.
+/// Within bubblewrap: refuses what no namespace keeps apart, the keys that the kernel holds for the user
+/// and kinds of sockets that lead past a network namespace.
+pub(super) fn filter_past_namespaces() -> Result<(), ConfineError> {
+    let keys = [libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key];
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        keys.iter().map(|call| (*call, Vec::new())).collect();
+    let allowed = [
+        libc::AF_UNIX,
+        libc::AF_INET,
+        libc::AF_INET6,
+        libc::AF_NETLINK,
+    ];
+    rules.insert(libc::SYS_socket, only(&allowed)?);
+    refuse_other_form(&mut rules);
+    let refused = SeccompAction::Errno(libc::EPERM as u32);
+    let architecture = std::env::consts::ARCH.try_into()?;
+    apply(SeccompFilter::new(
+        rules,
+        SeccompAction::Allow,
+        refused,
+        architecture,
+    )?)
+}
+
+/// The families of sockets that are left at the Landlock level.
 fn families(network: Network, version: u32) -> Result<Vec<SeccompRule>, ConfineError> {
     let mut allowed = Vec::new();
     if network == Network::On {
@@ -265,6 +304,37 @@ fn families(network: Network, version: u32) -> Result<Vec<SeccompRule>, ConfineE
     if version >= TELLS_SOCKETS {
         allowed.push(libc::AF_UNIX);
     }
+    only(&allowed)
+}
+
+/// The calls that change the mode of a file, and the argument that holds it.
+const CHANGES_OF_MODE: [(libc::c_long, u8); 4] = [
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(not(target_arch = "x86_64"))]
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+];
+
+/// The newest of them; its number is the same everywhere.
+const FCHMODAT2: libc::c_long = 452;
+
+/// A mode by which whoever runs the file becomes its owner. Landlock does not guard modes, and for root
+/// that would be a way out.
+fn rights_of_another(argument: u8) -> Result<Vec<SeccompRule>, ConfineError> {
+    let bits = [libc::S_ISUID, libc::S_ISGID].map(u64::from);
+    let rules = bits.into_iter().map(|bit| {
+        let has = SeccompCmpOp::MaskedEq(bit);
+        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, has, bit)?;
+        Ok(SeccompRule::new(vec![condition])?)
+    });
+    rules.collect()
+}
+
+/// Rules that refuse all families of sockets but the allowed ones.
+fn only(allowed: &[libc::c_int]) -> Result<Vec<SeccompRule>, ConfineError> {
     let other = |family: &libc::c_int| {
         SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, *family as u64)
     };

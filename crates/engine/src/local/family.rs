@@ -104,6 +104,10 @@ impl Family {
 
 /// All processes that can be seen.
 fn processes() -> BTreeMap<u32, Kin> {
+    if !std::path::Path::new("/proc/self/stat").exists() {
+        let listed = crate::proc::list_processes(&["-A", "-o", "pid=,ppid=,stat="]);
+        return listed.lines().filter_map(kin_of_line).collect();
+    }
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter_map(|pid: u32| {
@@ -111,6 +115,15 @@ fn processes() -> BTreeMap<u32, Kin> {
         Some((pid, kin(&stat)?))
     })
     .collect()
+}
+
+/// Reads a line of `ps`: number, parent, state.
+fn kin_of_line(line: &str) -> Option<(u32, Kin)> {
+    let mut words = line.split_ascii_whitespace();
+    let pid = words.next()?.parse().ok()?;
+    let parent = words.next()?.parse().ok()?;
+    let is_dead = words.next()?.starts_with('Z');
+    Some((pid, Kin { parent, is_dead }))
 }
 
 /// Reads the line that the kernel has about a process; its name may hold anything.
@@ -157,6 +170,21 @@ mod tests {
         assert_eq!(kin(stat), Some(expected));
         assert!(kin("12 (x) Z 7 1").unwrap().is_dead);
         assert_eq!(kin("nonsense"), None);
+    }
+
+    #[test]
+    fn line_of_ps_is_read_where_there_is_no_proc() {
+        let read = |line| kin_of_line(line).map(|(pid, kin)| (pid, kin.parent, kin.is_dead));
+        assert_eq!(read("  12     7 Ss+"), Some((12, 7, false)));
+        assert_eq!(read("13 12 Z"), Some((13, 12, true)));
+        assert_eq!(read("PID PPID STAT"), None);
+        let own = crate::proc::list_processes(&["-A", "-o", "pid=,ppid=,stat="]);
+        let pid = std::process::id();
+        let found = own
+            .lines()
+            .filter_map(kin_of_line)
+            .any(|(found, _)| found == pid);
+        assert!(found, "{own}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -21,12 +21,16 @@ use super::level::Walls;
 use super::link::Address;
 use super::start::{self, StartError};
 use super::store::{Folders, Store};
+use super::view::Private;
 use super::{LocalError, LocalSandbox, StoreError, description_of, leftover};
-use crate::clock;
 use crate::sandbox::Sandbox as _;
+use crate::{clock, fsio};
 
 /// How long everything in a sandbox may take to end.
 const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// Most sandboxes on this machine.
+const MOST_SANDBOXES: usize = 64;
 
 /// Variables of the user that commands may see: how to write text and tell time.
 const PASSED_ON: [&str; 6] = ["LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "COLORTERM"];
@@ -42,6 +46,7 @@ pub(super) struct Shared {
     pub(super) user: String,
     /// Where sandboxes can be bounded as a whole.
     pub(super) groups: Option<Delegated>,
+    private: Private,
     mask: Mask,
     passed_on: Vec<(String, OsString)>,
 }
@@ -66,6 +71,11 @@ impl Shared {
                 None
             }
         }
+    }
+
+    /// What commands must not see wherever it lies: the user's home and all that this program keeps.
+    pub(super) fn private(&self) -> Private {
+        self.private.clone()
     }
 
     /// The whole environment of what runs inside.
@@ -132,6 +142,10 @@ impl Locals {
                 settings: settings.clone(),
                 user,
                 groups: Delegated::find(&settings.limits),
+                private: Private {
+                    home: environment.get("HOME").map(PathBuf::from),
+                    state: state.to_owned(),
+                },
                 mask,
                 passed_on: PASSED_ON.into_iter().filter_map(pass).collect(),
             }),
@@ -186,8 +200,7 @@ impl Locals {
     }
 
     fn make_default(&self, name: LocalName) -> Result<LocalRecord, Failure> {
-        let network = self.shared.settings.network;
-        let record = LocalRecord::new(name, clock::timestamp(), network, Vec::new());
+        let record = LocalRecord::new(name, clock::timestamp(), None, Vec::new());
         match self.shared.store.create(&record) {
             Ok(()) => Ok(record),
             // Another server was first.
@@ -207,10 +220,13 @@ impl Locals {
         variables: Vec<(EnvironmentName, String)>,
     ) -> Result<Arc<LocalSandbox>, Failure> {
         self.finish_deletions().await;
-        let network = network.unwrap_or(self.shared.settings.network);
         if name.as_str() == DEFAULT_NAME {
             let text = format!("`{DEFAULT_NAME}` is the name of the sandbox that is always there");
             return Err(Failure::new(Code::InvalidParams, text).hint("choose another name"));
+        }
+        if self.shared.store.names().len() >= MOST_SANDBOXES {
+            let text = format!("there are {MOST_SANDBOXES} local sandboxes already");
+            return Err(Failure::new(Code::Busy, text).hint("delete_sandbox ends those of no use"));
         }
         let record = LocalRecord::new(name, clock::timestamp(), network, variables);
         self.shared.store.create(&record).map_err(store_failure)?;
@@ -226,6 +242,7 @@ impl Locals {
 
     /// Ends everything in a sandbox and removes its files.
     pub async fn delete(&self, name: &str) -> Result<(), Failure> {
+        self.finish_deletions().await;
         let Some(sandbox) = self.find(name)? else {
             let text = format!("no local sandbox is named `{name}`");
             return Err(Failure::new(Code::NotFound, text).available(self.names()));
@@ -237,36 +254,33 @@ impl Locals {
 
     async fn remove(&self, sandbox: &LocalSandbox) -> Result<(), LocalError> {
         let lock = self.shared.hold(&sandbox.name).await?;
-        self.shared.store.mark_deleted(&sandbox.name)?;
-        self.remove_marked(&sandbox.name).await?;
-        drop(lock);
-        Ok(())
-    }
-
-    /// What comes after the mark; it may be done again.
-    async fn remove_marked(&self, name: &LocalName) -> Result<(), LocalError> {
-        let folders = self.shared.store.folders(name);
-        let address = Address::in_folder(&folders.root);
+        let root = &sandbox.folders.root;
         // One that hangs does not answer; what it leaves is ended from outside.
-        let _ = address.ask(Request::End, END_LIMIT).await;
-        leftover::end_all(&folders.home, END_LIMIT).await;
+        let _ = sandbox.address.ask(Request::End, END_LIMIT).await;
         if let Some(groups) = &self.shared.groups {
-            groups.remove(name, &folders.root);
+            groups.kill(&sandbox.name, root);
         }
-        self.shared.store.remove(name)?;
+        leftover::end_all(&sandbox.folders.home, END_LIMIT).await;
+        if let Some(groups) = &self.shared.groups {
+            groups.remove(&sandbox.name, root);
+        }
+        let aside = self.shared.store.set_aside(&sandbox.name)?;
+        self.shared.store.remove(&aside).await?;
+        drop(lock);
         Ok(())
     }
 
     /// Goes on with deletions that a crash has cut short.
     async fn finish_deletions(&self) {
-        for name in self.shared.store.half_deleted() {
-            let Ok(lock) = self.shared.hold(&name).await else {
+        for aside in self.shared.store.set_aside_before() {
+            // Whoever is at it holds the lock.
+            let lock = fsio::read_write_private(&aside.join("lock"));
+            if !lock.is_ok_and(|lock| fsio::try_lock(&lock)) {
                 continue;
-            };
-            if let Err(error) = self.remove_marked(&name).await {
-                tracing::warn!(%name, %error, "a deleted sandbox could not be removed");
             }
-            drop(lock);
+            if let Err(error) = self.shared.store.remove(&aside).await {
+                tracing::warn!(%error, "a deleted sandbox could not be removed");
+            }
         }
     }
 
@@ -285,6 +299,7 @@ impl Locals {
         let folders = self.shared.store.folders(&record.name);
         let shown = SandboxName::parse(record.name.as_str())
             .map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
+        let network = record.network.unwrap_or(self.shared.settings.network);
         let mut surroundings = self.shared.settings.surroundings.clone();
         let variables = record.variables().unwrap_or_default();
         for (name, value) in &variables {
@@ -298,8 +313,8 @@ impl Locals {
             .get_or_insert_with(|| folders.workspace.display().to_string());
         Ok(LocalSandbox {
             name: record.name.clone(),
-            network: record.network,
-            description: description_of(record, shown, &self.shared, &folders),
+            network,
+            description: description_of(record, network, shown, &self.shared, &folders),
             found: OnceLock::new(),
             surroundings,
             address: Address::in_folder(&folders.root),

@@ -15,7 +15,9 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) async fn end_all(home: &Path, limit: Duration) {
     let until = clock::instant() + limit;
     loop {
-        let found = living_in(home);
+        let place = home.to_owned();
+        let looked = tokio::task::spawn_blocking(move || living_in(&place)).await;
+        let found = looked.unwrap_or_default();
         if found.is_empty() || clock::instant() >= until {
             break;
         }
@@ -32,6 +34,19 @@ fn living_in(home: &Path) -> Vec<Pid> {
     let mut wanted = b"HOME=".to_vec();
     wanted.extend_from_slice(home.as_os_str().as_bytes());
     let own = std::process::id();
+    if !Path::new("/proc/self/environ").exists() {
+        // Without /proc, `ps` tells the environment of one's own processes.
+        let listed = crate::proc::list_processes(&["-A", "-E", "-ww", "-o", "pid=,command="]);
+        let wanted = format!("{} ", String::from_utf8_lossy(&wanted));
+        let with_home = listed
+            .lines()
+            .filter(|line| format!("{line} ").contains(&wanted));
+        let pids = with_home.filter_map(|line| line.split_ascii_whitespace().next()?.parse().ok());
+        return pids
+            .filter(|pid: &i32| u32::try_from(*pid).is_ok_and(|pid| pid != own))
+            .filter_map(Pid::from_raw)
+            .collect();
+    }
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| *pid != own)

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use remote_sandbox_core::local::{Isolation, Level, NoLevel, Reachable, choose_level};
+use remote_sandbox_core::output::clean_line;
 use tokio::sync::OnceCell;
 
-use crate::proc;
+use crate::proc::{self, CommandError};
 
 /// How long trying a wall may take.
 const TRY_LIMIT: Duration = Duration::from_secs(5);
@@ -25,13 +26,13 @@ pub(super) struct Wall {
     pub(super) no_nesting: bool,
 }
 
-/// Finds out once which walls stand.
+/// Finds out which walls stand; what stands once is not tried again.
 #[derive(Debug)]
 pub(super) struct Walls {
     wanted: Isolation,
     /// Where programs are looked for.
     path: Option<OsString>,
-    found: OnceCell<Result<Wall, NoLevel>>,
+    found: OnceCell<Wall>,
 }
 
 impl Walls {
@@ -44,9 +45,8 @@ impl Walls {
     }
 
     /// The wall for sandboxes of this server.
-    pub(super) async fn get(&self) -> Result<&Wall, &NoLevel> {
-        let found = self.found.get_or_init(|| self.find()).await;
-        found.as_ref()
+    pub(super) async fn get(&self) -> Result<&Wall, NoLevel> {
+        self.found.get_or_try_init(|| self.find()).await
     }
 
     async fn find(&self) -> Result<Wall, NoLevel> {
@@ -56,10 +56,10 @@ impl Walls {
         let mut no_nesting = true;
         let mut stands = Err("bwrap is not installed".to_owned());
         if let Some(tool) = bubblewrap.as_deref().filter(|_| tries_bubblewrap) {
-            stands = try_bubblewrap(tool, true).await;
+            stands = try_bubblewrap(tool, true).await?;
             if stands.is_err() {
                 no_nesting = false;
-                stands = try_bubblewrap(tool, false).await;
+                stands = try_bubblewrap(tool, false).await?;
             }
         }
         let reachable = Reachable {
@@ -109,8 +109,9 @@ fn landlock() -> Result<u32, String> {
     Err("only Linux has it".to_owned())
 }
 
-/// Builds a sandbox like the real ones and runs nothing in it.
-async fn try_bubblewrap(tool: &Path, no_nesting: bool) -> Result<(), String> {
+/// Builds a sandbox like the real ones and runs nothing in it. A machine that is too busy to say is no
+/// reason for a lesser wall.
+async fn try_bubblewrap(tool: &Path, no_nesting: bool) -> Result<Result<(), String>, NoLevel> {
     let mut words = vec![tool.to_string_lossy().into_owned()];
     let options =
         "--unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-net --cap-drop ALL";
@@ -121,15 +122,15 @@ async fn try_bubblewrap(tool: &Path, no_nesting: bool) -> Result<(), String> {
     let rest = "--ro-bind / / --proc /proc --dev /dev -- /bin/sh -c :";
     words.extend(rest.split(' ').map(str::to_owned));
     match proc::capture_both(&words, &[], TRY_LIMIT, 4096).await {
-        Ok(said) if said.success => Ok(()),
+        Ok(said) if said.success => Ok(Ok(())),
         Ok(said) => {
             let words = String::from_utf8_lossy(&said.errors);
             let line = words.lines().last().unwrap_or("it failed without a word");
-            Err(remote_sandbox_core::output::clean_line(
-                line,
-                LONGEST_COMPLAINT,
-            ))
+            Ok(Err(clean_line(line, LONGEST_COMPLAINT)))
         }
-        Err(error) => Err(error.to_string()),
+        Err(error @ CommandError::TooSlow(_)) => Err(NoLevel {
+            reasons: format!("bubblewrap: {error}; try again"),
+        }),
+        Err(error) => Ok(Err(error.to_string())),
     }
 }

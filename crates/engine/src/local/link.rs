@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use remote_sandbox_core::local::mark_of;
 use remote_sandbox_core::local::wire::{LONGEST_LINE, Reply, Request, line_of, parse_line};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
@@ -34,6 +35,9 @@ pub(super) enum LinkError {
     /// Nobody listens.
     #[error("nothing answers in the sandbox")]
     Absent(#[source] io::Error),
+    /// Somebody may listen, but there is no way to ask now.
+    #[error("the sandbox cannot be asked")]
+    Unable(#[source] io::Error),
     /// The supervisor ended before it had started a shell.
     #[error("the sandbox ended")]
     Ended,
@@ -49,7 +53,16 @@ pub(super) struct Address(PathBuf);
 impl Address {
     /// The socket in a folder.
     pub(super) fn in_folder(folder: &Path) -> Self {
-        Address(folder.join("socket"))
+        let path = folder.join("socket");
+        if cfg!(target_os = "linux") || path.as_os_str().len() <= LONGEST_ADDRESS {
+            return Address(path);
+        }
+        // Elsewhere there is no other name for a long path, so the socket lies at a short one.
+        let mark = mark_of(path.as_os_str().as_encoded_bytes());
+        let user = rustix::process::getuid().as_raw();
+        Address(PathBuf::from(format!(
+            "/tmp/remote-sandbox-{user}/{mark:016x}"
+        )))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -74,12 +87,13 @@ impl Address {
 
     /// A connection to whoever listens.
     pub(super) async fn connect(&self) -> Result<UnixStream, LinkError> {
-        let connected = self.with_short(|path| std::os::unix::net::UnixStream::connect(path));
-        let socket = connected.and_then(|socket| {
-            socket.set_nonblocking(true)?;
-            UnixStream::from_std(socket)
-        });
-        socket.map_err(LinkError::Absent)
+        let connected = self.with_short(connect_at_once);
+        let socket = connected.and_then(UnixStream::from_std);
+        socket.map_err(|error| match error.kind() {
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => LinkError::Absent(error),
+            // Whoever took these for "nobody" would end a sandbox that is well.
+            _ => LinkError::Unable(error),
+        })
     }
 
     /// Asks for something that has one answer.
@@ -109,7 +123,7 @@ impl Address {
     }
 
     /// Starts a shell; nothing of a caller is sent yet.
-    pub(super) async fn shell(&self) -> Result<(LocalIncoming, LocalOutgoing), LinkError> {
+    pub(super) async fn shell(&self) -> Result<NewShell, LinkError> {
         let socket = self.connect().await?;
         let streams = || -> io::Result<_> {
             let (to_input, input) = pipe::pipe()?;
@@ -122,7 +136,7 @@ impl Address {
             ];
             Ok((theirs, to_input, from_output, from_errors))
         };
-        let (theirs, to_input, from_output, from_errors) = streams().map_err(LinkError::Absent)?;
+        let (theirs, to_input, from_output, from_errors) = streams().map_err(LinkError::Unable)?;
         let line = line_of(&Request::Shell).map_err(|_| LinkError::Ended)?;
         let given = theirs.each_ref().map(|stream| stream.as_fd());
         let sent = send_with_streams(&socket, &line, given).await;
@@ -144,13 +158,41 @@ impl Address {
             closed: false,
             lost: lost.clone(),
         };
-        incoming.started().await?;
+        let terms = incoming.started().await?;
         let outgoing = LocalOutgoing {
             input: Mutex::new(Some(to_input)),
             control: Mutex::new(writing),
         };
-        Ok((incoming, outgoing))
+        Ok(NewShell {
+            incoming,
+            outgoing,
+            terms,
+        })
     }
+}
+
+/// A connection or an error, never a wait: where too many are in line already, one may wait for ever.
+fn connect_at_once(path: &Path) -> io::Result<std::os::unix::net::UnixStream> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let address = SocketAddrUnix::new(path)?;
+    #[cfg(target_os = "linux")]
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    #[cfg(not(target_os = "linux"))]
+    let flags = SocketFlags::empty();
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    rustix::net::connect(&socket, &address)?;
+    let socket = std::os::unix::net::UnixStream::from(socket);
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// A shell in which nothing runs yet.
+pub(super) struct NewShell {
+    pub(super) incoming: LocalIncoming,
+    pub(super) outgoing: LocalOutgoing,
+    /// The terms under which the sandbox runs.
+    pub(super) terms: String,
 }
 
 /// What the supervisor says beside the streams.
@@ -205,10 +247,11 @@ pub(super) struct LocalIncoming {
 }
 
 impl LocalIncoming {
-    async fn started(&mut self) -> Result<(), LinkError> {
+    /// Waits for the word that the shell runs; gives the terms of the sandbox.
+    async fn started(&mut self) -> Result<String, LinkError> {
         loop {
             match self.control.said.pop_front() {
-                Some(Reply::Started { .. }) => return Ok(()),
+                Some(Reply::Started { terms, .. }) => return Ok(terms),
                 Some(Reply::Refused { words }) => {
                     let words = remote_sandbox_core::output::clean_line(&words, 200);
                     return Err(LinkError::Refused(words));

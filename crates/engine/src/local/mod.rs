@@ -23,8 +23,8 @@ use async_trait::async_trait;
 use remote_sandbox_core::config::Surroundings;
 use remote_sandbox_core::doctor::StepName;
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::local::wire::Request;
-use remote_sandbox_core::local::{Level, LocalName, LocalRecord, Network, bounds, walls};
+use remote_sandbox_core::local::wire::{Reply, Request};
+use remote_sandbox_core::local::{Level, LocalName, LocalRecord, Network, bounds, terms_of, walls};
 use remote_sandbox_core::shell::{HostFacts, ShellAge, TimeoutProgram, run_script};
 
 #[cfg(target_os = "linux")]
@@ -54,6 +54,26 @@ const LEAVE_LIMIT: Duration = Duration::from_millis(250);
 
 /// How long what an earlier supervisor left may take to end.
 const LEFTOVER_LIMIT: Duration = Duration::from_secs(2);
+
+/// How often, and how soon, a supervisor that stays is asked to go again: the shell that was just started
+/// there takes a moment to end.
+const DISMISSALS: u32 = 20;
+const DISMISSAL_PAUSE: Duration = Duration::from_millis(25);
+
+/// How often a supervisor is asked to go at the end of the server.
+const FAREWELLS: u32 = 4;
+
+/// How long one that runs may take to say so.
+const STATUS_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long a sign of life may take, the start of the sandbox included.
+const CHECK_LIMIT: Duration = Duration::from_secs(20);
+
+/// How long a shell for a stream may take.
+const OPEN_LIMIT: Duration = Duration::from_secs(20);
+
+/// How often a start is tried that fails.
+const MOST_STARTS: u32 = 6;
 
 /// How often in a row a supervisor may go away before it has started a shell.
 const MOST_TRIES: u32 = 3;
@@ -90,13 +110,21 @@ impl LocalSandbox {
         program.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A shell; starts the supervisor where none listens.
+    /// A shell; starts the supervisor where none listens, and never uses one with other walls than those
+    /// that were asked for.
     async fn shell(&self) -> Result<(LocalIncoming, LocalOutgoing), LocalError> {
+        let terms = self.terms().await?;
         let mut tries = 0;
         loop {
             match self.address.shell().await {
-                Ok(shell) => return Ok(shell),
+                Ok(shell) if shell.terms == terms => return Ok((shell.incoming, shell.outgoing)),
+                Ok(shell) => {
+                    // Nothing was sent to it, so it ends by itself.
+                    drop(shell);
+                    self.dismiss().await?;
+                }
                 Err(LinkError::Refused(words)) => return Err(LocalError::Refused(words)),
+                Err(error @ LinkError::Unable(_)) => return Err(LocalError::Link(error)),
                 // Nothing was started, so another one may be asked.
                 Err(error) => {
                     tries += 1;
@@ -109,18 +137,57 @@ impl LocalSandbox {
         }
     }
 
+    /// Asks for a sign of life, starting the supervisor where none gives one.
+    async fn stand_up(&self) -> Result<(), LocalError> {
+        let terms = self.terms().await?;
+        for _ in 0..MOST_TRIES {
+            match self.address.ask(Request::Status, STATUS_LIMIT).await {
+                Ok(Reply::Status { terms: found, .. }) if found == terms => return Ok(()),
+                Ok(_) => self.dismiss().await?,
+                Err(LinkError::Absent(_)) => self.start().await?,
+                Err(LinkError::Ended) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(LocalError::Late)
+    }
+
+    /// What was asked for, in one word.
+    async fn terms(&self) -> Result<String, LocalError> {
+        let settings = &self.shared.settings;
+        let level = self.wall().await?.level;
+        Ok(terms_of(
+            level,
+            self.network,
+            &settings.readable,
+            &settings.limits,
+        ))
+    }
+
+    /// Has a supervisor go that was started under other terms, unless something still runs there.
+    async fn dismiss(&self) -> Result<(), LocalError> {
+        for _ in 0..DISMISSALS {
+            match self.address.ask(Request::Leave, LEAVE_LIMIT).await {
+                Ok(Reply::Staying) => tokio::time::sleep(DISMISSAL_PAUSE).await,
+                _ => return Ok(()),
+            }
+        }
+        Err(LocalError::OtherTerms)
+    }
+
     /// Starts the supervisor unless somebody has done so.
     async fn start(&self) -> Result<(), LocalError> {
         let _one = self.starting.lock().await;
-        if self.address.connect().await.is_ok() {
-            return Ok(());
-        }
         let wall = self.wall().await?;
         let lock = self.shared.hold(&self.name).await?;
-        if self.address.connect().await.is_ok() {
-            return Ok(());
+        match self.address.connect().await {
+            Err(LinkError::Absent(_)) => {}
+            Err(error) => return Err(error.into()),
+            Ok(_) => return Ok(()),
         }
-        if self.shared.store.read(&self.name)?.is_none() {
+        // Another one of the same name may have been made meanwhile.
+        let record = self.shared.store.read(&self.name)?;
+        if record.is_none_or(|record| record.created_at != self.created_at()) {
             return Err(StartError::Deleted.into());
         }
         self.shared.store.make_folders(&self.folders)?;
@@ -131,7 +198,7 @@ impl LocalSandbox {
             tries += 1;
             match self.start_once(wall).await {
                 // A file that was to be hidden may have gone meanwhile, as those do that lock accounts.
-                Err(StartError::Failed(_)) if tries < MOST_TRIES => {}
+                Err(StartError::Failed(_)) if tries < MOST_STARTS => {}
                 started => {
                     started?;
                     break;
@@ -144,14 +211,25 @@ impl LocalSandbox {
 
     async fn start_once(&self, wall: &Wall) -> Result<(), StartError> {
         let settings = &self.shared.settings;
+        let (folders, readable) = (self.folders.clone(), settings.readable.clone());
+        let (private, network) = (self.shared.private(), self.network);
+        let looking = tokio::task::spawn_blocking(move || {
+            view_of(
+                &folders.home,
+                &folders.temporary,
+                &readable,
+                &private,
+                network,
+            )
+        });
+        let view = looking
+            .await
+            .map_err(|error| StartError::Spawn(std::io::Error::other(error)))?;
+        let terms = terms_of(wall.level, network, &settings.readable, &settings.limits);
         let start = Start {
             wall,
-            view: view_of(
-                &self.folders.home,
-                &self.folders.temporary,
-                &settings.readable,
-                self.network,
-            ),
+            view,
+            terms,
             limits: settings.limits,
             control_group: self.shared.control_group(&self.name, &self.folders),
             variables: self.shared.variables(&self.folders, wall.level),
@@ -161,7 +239,7 @@ impl LocalSandbox {
 
     async fn wall(&self) -> Result<&Wall, LocalError> {
         let wall = self.shared.walls.get().await;
-        let wall = wall.map_err(|error| StartError::NoLevel(error.clone()))?;
+        let wall = wall.map_err(StartError::NoLevel)?;
         self.found.get_or_init(|| {
             let mut description = self.description.clone();
             if let Some(facts) = &mut description.local {
@@ -204,6 +282,9 @@ impl LocalSandbox {
             LocalError::Late => Failure::new(Code::TimedOut, text)
                 .hint("this machine is very busy, or the sandbox hangs: delete_sandbox ends it")
                 .retry(),
+            LocalError::OtherTerms => Failure::new(Code::Busy, text).hint(
+                "end what runs there with the configuration it was started with, or delete_sandbox; a new call then starts it as it is configured now",
+            ),
             LocalError::Cancelled => Failure::new(Code::Cancelled, text),
             LocalError::Start(_)
             | LocalError::Link(_)
@@ -218,7 +299,7 @@ impl LocalSandbox {
     /// Commands begin in a folder that one of them may have removed.
     fn keep_workspace(&self) {
         if !self.folders.workspace.exists()
-            && let Err(error) = crate::fsio::private_directory(&self.folders.workspace)
+            && let Err(error) = crate::fsio::private_subdirectory(&self.folders.workspace)
         {
             tracing::debug!(%error, "the workspace cannot be made");
         }
@@ -271,6 +352,11 @@ enum LocalError {
     /// It did not become a program.
     #[error(transparent)]
     Stream(#[from] StreamError),
+    /// It runs behind other walls than those that are configured.
+    #[error(
+        "processes still run in it that were started behind other walls than those configured now"
+    )]
+    OtherTerms,
     /// It took too long.
     #[error("it did not answer in time")]
     Late,
@@ -290,19 +376,9 @@ impl Sandbox for LocalSandbox {
     }
 
     async fn check(&self) -> Result<(), Failure> {
-        let looked = async {
-            self.wall().await?;
-            if self.address.answers().await {
-                return Ok(());
-            }
-            self.start().await?;
-            if self.address.answers().await {
-                Ok(())
-            } else {
-                Err(LocalError::Late)
-            }
-        };
-        looked.await.map_err(|error| self.failure(&error))
+        let asked = tokio::time::timeout(CHECK_LIMIT, self.stand_up()).await;
+        let asked = asked.unwrap_or(Err(LocalError::Late));
+        asked.map_err(|error| self.failure(&error))
     }
 
     async fn run(&self, mut order: Order, sink: Sink) -> Result<Ended, Failure> {
@@ -343,7 +419,8 @@ impl Sandbox for LocalSandbox {
 
     async fn open(&self, arguments: &[&str]) -> Result<ByteStream, Failure> {
         let work = async {
-            let (incoming, outgoing) = self.shell().await?;
+            let shell = tokio::time::timeout(OPEN_LIMIT, self.shell()).await;
+            let (incoming, outgoing) = shell.unwrap_or(Err(LocalError::Late))?;
             Ok(open_stream(incoming, outgoing, (), arguments).await?)
         };
         let opened: Result<_, LocalError> = work.await;
@@ -364,8 +441,15 @@ impl Sandbox for LocalSandbox {
 
     async fn close(&self) {
         // Nobody is there in most cases; whoever is there stays when something runs.
-        if self.folders.root.exists() {
-            let _ = self.address.ask(Request::Leave, LEAVE_LIMIT).await;
+        if !self.folders.root.exists() {
+            return;
+        }
+        // What a call has just ended there takes a moment to be gone.
+        for _ in 0..FAREWELLS {
+            match self.address.ask(Request::Leave, LEAVE_LIMIT).await {
+                Ok(Reply::Staying) => tokio::time::sleep(DISMISSAL_PAUSE).await,
+                _ => return,
+            }
         }
     }
 }
@@ -373,6 +457,7 @@ impl Sandbox for LocalSandbox {
 /// What is known about a sandbox before it is asked.
 fn description_of(
     record: &LocalRecord,
+    network: Network,
     name: remote_sandbox_core::ids::SandboxName,
     shared: &Shared,
     folders: &Folders,
@@ -387,7 +472,7 @@ fn description_of(
         warnings: Vec::new(),
         local: Some(LocalFacts {
             isolation: None,
-            network: record.network,
+            network,
             workspace: folders.workspace.display().to_string(),
             created_at: record.created_at.clone(),
             bounds: Vec::new(),

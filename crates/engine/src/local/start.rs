@@ -70,11 +70,15 @@ pub(super) struct Start<'a> {
     /// The control group that bounds all of it together.
     pub(super) control_group: Option<OwnedFd>,
     pub(super) variables: Vec<(String, OsString)>,
+    /// What was asked for, for a later server.
+    pub(super) terms: String,
 }
 
-/// The file whose lock keeps two servers from starting or deleting one sandbox at the same time.
+/// The file whose lock keeps two servers from starting or deleting one sandbox at the same time. A folder
+/// that was deleted while we waited is not that of the sandbox any more.
 pub(super) async fn lock(folder: &Path) -> Result<std::fs::File, StartError> {
-    let file = fsio::read_write_private(&folder.join("lock"))?;
+    let path = folder.join("lock");
+    let file = fsio::read_write_private(&path)?;
     let locked = tokio::task::spawn_blocking(move || {
         fsio::lock_within(&file, LOCK_LIMIT)?;
         Ok::<_, io::Error>(file)
@@ -82,7 +86,12 @@ pub(super) async fn lock(folder: &Path) -> Result<std::fs::File, StartError> {
     let locked = locked
         .await
         .unwrap_or_else(|error| Err(io::Error::other(error)));
-    locked.map_err(StartError::Locked)
+    let file = locked.map_err(StartError::Locked)?;
+    if fsio::is_still_at(&file, &path) {
+        Ok(file)
+    } else {
+        Err(StartError::Deleted)
+    }
 }
 
 impl Start<'_> {
@@ -104,6 +113,7 @@ impl Start<'_> {
                 Some(_) => Limits::default(),
                 None => self.limits,
             },
+            terms: self.terms.clone(),
         };
         let plan = serde_json::to_string(&plan)
             .map_err(|error| StartError::Spawn(io::Error::other(error)))?;
@@ -150,6 +160,9 @@ impl Start<'_> {
 
 /// A socket that takes connections from now on, whoever will attend to them.
 fn listen(address: &Address) -> Result<OwnedFd, StartError> {
+    if let Some(folder) = address.path().parent() {
+        fsio::sealed_directory(folder)?;
+    }
     fsio::remove_file(address.path())?;
     let listener = address.with_short(|path| std::os::unix::net::UnixListener::bind(path));
     listener.map(OwnedFd::from).map_err(StartError::Socket)

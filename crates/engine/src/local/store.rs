@@ -2,10 +2,12 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use remote_sandbox_core::local::{LocalName, LocalRecord, RecordError};
 
 use crate::fsio::{self, FileError};
+use crate::proc;
 
 /// Longest record that is read; variables are bounded.
 const LONGEST_RECORD: u64 = 32 * 1024 * 1024;
@@ -16,8 +18,11 @@ const MOST_SANDBOXES: usize = 1000;
 /// The file that says that a folder is a sandbox.
 const RECORD: &str = "record.json";
 
-/// The name of the same file when the sandbox is being deleted.
-const DELETED: &str = "deleted.json";
+/// How the name of a folder begins whose sandbox is being deleted; no sandbox has such a name.
+const DELETED: &str = ".deleted-";
+
+/// How long removing all files of a sandbox may take.
+const REMOVE_LIMIT: Duration = Duration::from_secs(900);
 
 /// Why a sandbox cannot be written down or found.
 #[derive(Debug, thiserror::Error)]
@@ -138,48 +143,56 @@ impl Store {
         names
     }
 
-    /// Marks a sandbox as deleted; from here on nobody finds it. The rest may be done later.
-    pub(super) fn mark_deleted(&self, name: &LocalName) -> Result<(), StoreError> {
-        let root = self.folders(name).root;
-        fsio::rename(&root.join(RECORD), &root.join(DELETED))?;
+    /// Takes a sandbox out of the others by one step; from here on nobody finds it, and its name is free.
+    pub(super) fn set_aside(&self, name: &LocalName) -> Result<PathBuf, StoreError> {
+        let lot = uuid::Uuid::now_v7().simple();
+        let aside = self.folder.join(format!("{DELETED}{name}-{lot}"));
+        fsio::rename(&self.folders(name).root, &aside)?;
+        Ok(aside)
+    }
+
+    /// Removes the folder of a sandbox that was set aside. Commands may have made it deeper than any path
+    /// is long and closed parts of it, for which the system's own tools are made.
+    pub(super) async fn remove(&self, aside: &Path) -> Result<(), StoreError> {
+        let folder = aside.to_string_lossy().into_owned();
+        for (program, option) in [("chmod", ["-R", "u+rwX"].as_slice()), ("rm", &["-rf"])] {
+            let mut words = vec![program.to_owned()];
+            words.extend(option.iter().map(|&word| word.to_owned()));
+            words.extend(["--".to_owned(), folder.clone()]);
+            // What is left shows below.
+            let _ = proc::capture_both(&words, &[], REMOVE_LIMIT, 64 * 1024).await;
+        }
+        if aside.exists() {
+            fsio::remove_directory(aside)?;
+        }
         Ok(())
     }
 
-    /// Removes all files of a sandbox that was marked.
-    pub(super) fn remove(&self, name: &LocalName) -> Result<(), StoreError> {
-        let root = self.folders(name).root;
-        fsio::open_up_directories(&root);
-        fsio::remove_directory(&root)?;
-        Ok(())
-    }
-
-    /// Sandboxes whose deletion did not come to its end.
-    pub(super) fn half_deleted(&self) -> Vec<LocalName> {
+    /// Folders of sandboxes whose deletion did not come to its end.
+    pub(super) fn set_aside_before(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(&self.folder)
             .into_iter()
             .flatten()
             .flatten();
+        let is_aside = |name: &OsStr| name.to_str().is_some_and(|name| name.starts_with(DELETED));
         entries
-            .filter(|entry| entry.path().join(DELETED).is_file())
-            .filter(|entry| !entry.path().join(RECORD).exists())
-            .filter_map(|entry| LocalName::parse(entry.file_name().to_str()?).ok())
+            .filter(|entry| is_aside(&entry.file_name()))
+            .map(|entry| entry.path())
             .collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use remote_sandbox_core::local::Network;
-
     use super::*;
 
     fn record(name: &str) -> LocalRecord {
         let name = LocalName::parse(name).unwrap();
-        LocalRecord::new(name, "2026-01-01T00:00:00Z".to_owned(), Network::On, vec![])
+        LocalRecord::new(name, "2026-01-01T00:00:00Z".to_owned(), None, vec![])
     }
 
-    #[test]
-    fn sandbox_is_found_until_it_is_deleted() {
+    #[tokio::test]
+    async fn sandbox_is_found_until_it_is_deleted() {
         let state = tempfile::tempdir().unwrap();
         let store = Store::new(state.path());
         assert_eq!(store.names(), []);
@@ -190,13 +203,15 @@ mod tests {
         let (one, two) = (record("one").name, record("two").name);
         assert_eq!(store.names(), [one.clone(), two.clone()]);
         assert_eq!(store.read(&one).unwrap(), Some(record("one")));
-        store.mark_deleted(&one).unwrap();
+        let aside = store.set_aside(&one).unwrap();
         assert_eq!(store.names(), [two]);
-        assert_eq!(store.half_deleted(), std::slice::from_ref(&one));
-        store.remove(&one).unwrap();
-        assert_eq!(store.half_deleted(), []);
-        assert!(!store.folders(&one).root.exists());
+        assert_eq!(store.set_aside_before(), std::slice::from_ref(&aside));
+        // The name is free at once.
         store.create(&record("one")).unwrap();
+        store.remove(&aside).await.unwrap();
+        assert_eq!(store.set_aside_before(), Vec::<PathBuf>::new());
+        assert!(!aside.exists());
+        assert_eq!(store.names().len(), 2);
     }
 
     #[test]
@@ -214,8 +229,8 @@ mod tests {
         assert_eq!(left.count(), 3, "the record and two folders");
     }
 
-    #[test]
-    fn folders_that_commands_have_closed_are_removed_and_links_are_not_followed() {
+    #[tokio::test]
+    async fn folders_that_commands_have_closed_are_removed_and_links_are_not_followed() {
         let state = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         std::fs::write(outside.path().join("kept"), "x").unwrap();
@@ -231,9 +246,16 @@ mod tests {
         std::fs::set_permissions(&closed, shut.clone()).unwrap();
         std::fs::set_permissions(home.join("closed"), shut).unwrap();
         std::os::unix::fs::symlink(outside.path(), home.join("link")).unwrap();
-        store.mark_deleted(&name).unwrap();
-        store.remove(&name).unwrap();
+        // Deeper than a path may be long.
+        let line = "for (1..1500) { mkdir 'ddddd'; chdir 'ddddd' or exit 1 }";
+        let made = std::process::Command::new("perl")
+            .args(["-e", line])
+            .current_dir(&home)
+            .status();
+        assert!(made.unwrap().success());
+        let aside = store.set_aside(&name).unwrap();
+        store.remove(&aside).await.unwrap();
         assert!(outside.path().join("kept").exists());
-        assert!(!store.folders(&name).root.exists());
+        assert!(!aside.exists());
     }
 }

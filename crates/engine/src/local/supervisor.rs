@@ -82,7 +82,10 @@ fn confine(plan: &SupervisorPlan) -> Result<(), SuperviseError> {
             .map_err(std::io::Error::from)?;
     }
     match plan.level {
-        Level::Bubblewrap { landlock } => walls::keep_in(&plan.grants, landlock)?,
+        Level::Bubblewrap { landlock } => {
+            walls::keep_in(&plan.grants, landlock)?;
+            walls::filter_past_namespaces()?;
+        }
         Level::Landlock { landlock } => {
             walls::give_up_rights()?;
             walls::keep_to_grants(&plan.grants, landlock)?;
@@ -104,6 +107,7 @@ fn confine(plan: &SupervisorPlan) -> Result<(), SuperviseError> {
 /// What all connections share.
 struct Inside {
     home: PathBuf,
+    terms: String,
     family: Family,
     connections: AtomicUsize,
     /// Shells that a connection waits for; others of our children are ours to reap.
@@ -117,6 +121,7 @@ async fn serve(plan: SupervisorPlan, socket: OwnedFd) -> Result<(), SuperviseErr
     let listener = UnixListener::from_std(listener)?;
     let inside = Arc::new(Inside {
         home: plan.home,
+        terms: plan.terms,
         family: Family::new(plan.level),
         connections: AtomicUsize::new(0),
         shells: Mutex::new(BTreeSet::new()),
@@ -131,7 +136,9 @@ async fn serve(plan: SupervisorPlan, socket: OwnedFd) -> Result<(), SuperviseErr
             accepted = listener.accept() => {
                 idle_since = crate::clock::instant();
                 if let Ok((connection, _)) = accepted {
-                    tokio::spawn(attend(inside.clone(), connection));
+                    // Counted at once, so that nobody takes us for idle in between.
+                    let counted = Counted::new(&inside);
+                    tokio::spawn(attend(counted, connection));
                 }
             }
             () = inside.leave.notified() => return Ok(()),
@@ -186,19 +193,26 @@ impl Inside {
 /// Counts a connection.
 struct Counted(Arc<Inside>);
 
+impl Counted {
+    fn new(inside: &Arc<Inside>) -> Self {
+        inside.connections.fetch_add(1, Ordering::AcqRel);
+        Counted(inside.clone())
+    }
+}
+
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-async fn attend(inside: Arc<Inside>, connection: UnixStream) {
-    let others = inside.connections.fetch_add(1, Ordering::AcqRel);
-    let _counted = Counted(inside.clone());
+async fn attend(counted: Counted, connection: UnixStream) {
+    let inside = &counted.0;
+    let all = inside.connections.load(Ordering::Acquire);
     let is_ours = connection
         .peer_cred()
         .is_ok_and(|peer| peer.uid() == rustix::process::getuid().as_raw());
-    if !is_ours || others >= MOST_CONNECTIONS {
+    if !is_ours || all > MOST_CONNECTIONS {
         return;
     }
     let mut connection = Connection {
@@ -210,7 +224,8 @@ async fn attend(inside: Arc<Inside>, connection: UnixStream) {
         Some(Request::Shell) => inside.shell(&mut connection).await,
         Some(Request::Status) => {
             let processes = inside.family.count();
-            connection.say(&Reply::Status { processes }).await;
+            let terms = inside.terms.clone();
+            connection.say(&Reply::Status { processes, terms }).await;
         }
         Some(Request::Leave) if inside.is_busy(1) => connection.say(&Reply::Staying).await,
         Some(Request::Leave) => {
@@ -290,7 +305,8 @@ impl Inside {
             }
         };
         let pid = child.id().unwrap_or_default();
-        connection.say(&Reply::Started { pid }).await;
+        let terms = self.terms.clone();
+        connection.say(&Reply::Started { pid, terms }).await;
         let status = self.wait_for(&mut child, pid, connection).await;
         self.shells().remove(&pid);
         if let Ok(status) = status {

@@ -11,8 +11,9 @@ const SYSTEM: [&str; 11] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu",
 ];
 
-/// What may hold files that only root may read.
-const SEARCHED: [&str; 2] = ["/etc", "/opt"];
+/// What may hold files that only root may read, and how deep that is looked for: programs come in
+/// folders with many files, their settings do not.
+const SEARCHED: [(&str, usize); 3] = [("/etc", 32), ("/opt", 2), ("/usr/local/etc", 8)];
 
 /// Most entries that are looked at for such files; what is beyond is hidden as a whole.
 const MOST_ENTRIES: usize = 50_000;
@@ -29,30 +30,55 @@ const DEVICES: [&str; 7] = [
 ];
 
 /// What every program may use, where no /dev of its own can be made.
-const PLAIN_DEVICES: [&str; 7] = [
+const PLAIN_DEVICES: [&str; 5] = [
     "/dev/null",
     "/dev/zero",
     "/dev/full",
     "/dev/random",
     "/dev/urandom",
-    "/dev/tty",
-    "/dev/ptmx",
 ];
 
-/// What commands see, for a sandbox with these folders.
+/// What commands must not see wherever it lies.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Private {
+    /// The user's home.
+    pub(super) home: Option<PathBuf>,
+    /// What this program keeps: other sandboxes, records, logs.
+    pub(super) state: PathBuf,
+}
+
+/// What commands see, for a sandbox with these folders. It looks at many files.
 pub(super) fn view_of(
     home: &Path,
     temporary: &Path,
     readable: &[PathBuf],
+    private: &Private,
     network: Network,
 ) -> View {
+    let is_shown = |path: &Path, shown: &[&str]| shown.iter().any(|shown| path.starts_with(shown));
+    let is_readable = |path: &Path| readable.iter().any(|shown| path.starts_with(shown));
+    let mut hidden = hidden(rustix::process::geteuid().is_root());
+    let mut hide = |path: &Path| {
+        hidden.retain(|other| !other.path.starts_with(path));
+        hidden.push(Hidden {
+            path: path.to_owned(),
+            is_folder: true,
+        });
+    };
+    // Whoever names the home itself as readable wants it to be read; what we keep is never meant.
+    if let Some(own) = private.home.as_deref().filter(|own| is_shown(own, &SYSTEM)) {
+        hide(own);
+    }
+    if is_shown(&private.state, &SYSTEM) || is_readable(&private.state) {
+        hide(&private.state);
+    }
     View {
         system: SYSTEM
             .iter()
             .filter_map(|path| system_path(path))
             .chain(resolver())
             .collect(),
-        hidden: hidden(rustix::process::geteuid().is_root()),
+        hidden,
         devices: devices(),
         readable: readable
             .iter()
@@ -98,20 +124,22 @@ fn hidden(is_root: bool) -> Vec<Hidden> {
     let mut found = Vec::new();
     if is_root {
         let mut left = MOST_ENTRIES;
-        for root in SEARCHED {
-            search(Path::new(root), &mut left, &mut found);
+        for (root, depth) in SEARCHED {
+            search(Path::new(root), depth, &mut left, &mut found);
         }
     }
     found.sort();
     found
 }
 
-fn search(folder: &Path, left: &mut usize, found: &mut Vec<Hidden>) {
+fn search(folder: &Path, depth: usize, left: &mut usize, found: &mut Vec<Hidden>) {
     for entry in entries(folder) {
         let Ok(about) = std::fs::symlink_metadata(&entry) else {
             continue;
         };
-        if about.is_symlink() {
+        // Files that lock accounts come and go all the time and hold nothing.
+        let is_lock = entry.extension().is_some_and(|end| end == "lock");
+        if about.is_symlink() || is_lock {
             continue;
         }
         let needed = if about.is_dir() { 0o005 } else { 0o004 };
@@ -122,8 +150,8 @@ fn search(folder: &Path, left: &mut usize, found: &mut Vec<Hidden>) {
                 path: entry,
                 is_folder: about.is_dir(),
             });
-        } else if about.is_dir() {
-            search(&entry, left, found);
+        } else if about.is_dir() && depth > 1 {
+            search(&entry, depth - 1, left, found);
         }
     }
 }
@@ -147,7 +175,6 @@ pub(super) fn reading_of(view: &View) -> Vec<Grant> {
     }
     let mut grants = system_grants(view);
     grants.extend(MADE.map(|path| Grant::Read(path.into())));
-    grants.extend(view.readable.iter().cloned().map(Grant::Read));
     grants.push(Grant::Write(view.home.clone()));
     grants
 }
@@ -156,10 +183,12 @@ fn system_grants(view: &View) -> Vec<Grant> {
     let hidden = view.hidden.iter().map(|hidden| hidden.path.clone());
     let hidden: BTreeSet<PathBuf> = hidden.collect();
     let mut grants = Vec::new();
-    for path in &view.system {
-        if let SystemPath::Real(path) = path {
-            grants.extend(readable_grants(path, &hidden, &mut entries));
-        }
+    let system = view.system.iter().filter_map(|path| match path {
+        SystemPath::Real(path) => Some(path),
+        SystemPath::Link { .. } => None,
+    });
+    for path in system.chain(&view.readable) {
+        grants.extend(readable_grants(path, &hidden, &mut entries));
     }
     grants
 }
@@ -168,9 +197,7 @@ fn system_grants(view: &View) -> Vec<Grant> {
 pub(super) fn grants_of(view: &View) -> Vec<Grant> {
     let mut grants = system_grants(view);
     grants.extend(["/proc", "/sys"].map(|path| Grant::Read(path.into())));
-    grants.extend(view.readable.iter().cloned().map(Grant::Read));
     grants.extend(PLAIN_DEVICES.map(|path| Grant::Device(path.into())));
-    grants.push(Grant::Device("/dev/pts".into()));
     grants.extend(view.devices.iter().cloned().map(Grant::Device));
     grants.push(Grant::Write(view.home.clone()));
     grants.push(Grant::Write(view.temporary.clone()));
@@ -202,7 +229,7 @@ mod tests {
         std::fs::set_permissions(&shut, std::fs::Permissions::from_mode(0o700)).unwrap();
         std::os::unix::fs::symlink("/root", root.join("link")).unwrap();
         let (mut found, mut left) = (Vec::new(), 100);
-        search(root, &mut left, &mut found);
+        search(root, 9, &mut left, &mut found);
         found.sort();
         let hide = |path: PathBuf, is_folder| Hidden { path, is_folder };
         assert_eq!(
@@ -210,7 +237,7 @@ mod tests {
             [hide(closed, false), hide(shut, true), hide(deep, false)]
         );
         let (mut found, mut left) = (Vec::new(), 1);
-        search(root, &mut left, &mut found);
+        search(root, 9, &mut left, &mut found);
         assert_eq!(found.len(), 4, "what was not looked at is hidden");
     }
 
@@ -221,7 +248,14 @@ mod tests {
         for name in ["open", "shut"] {
             std::fs::write(path(name), "x").unwrap();
         }
-        let mut view = view_of(&path("home"), &path("tmp"), &[path("open")], Network::On);
+        let private = Private::default();
+        let mut view = view_of(
+            &path("home"),
+            &path("tmp"),
+            &[path("open")],
+            &private,
+            Network::On,
+        );
         view.system = vec![SystemPath::Real(folder.path().to_owned())];
         view.hidden = Vec::new();
         assert_eq!(reading_of(&view), []);
@@ -235,5 +269,28 @@ mod tests {
         assert!(has(Grant::Read(path("open"))) && has(Grant::Write(path("home"))));
         assert!(!has(Grant::Read(path("shut"))), "{grants:?}");
         assert!(!has(Grant::Read(folder.path().to_owned())), "{grants:?}");
+    }
+
+    #[test]
+    fn home_and_state_below_what_is_shown_are_hidden() {
+        let private = Private {
+            home: Some("/opt/worker".into()),
+            state: "/srv/own/state".into(),
+        };
+        let see = |readable: &[PathBuf]| {
+            let (home, temporary) = (Path::new("/h"), Path::new("/t"));
+            let view = view_of(home, temporary, readable, &private, Network::On);
+            view.hidden
+                .into_iter()
+                .map(|hidden| hidden.path)
+                .collect::<Vec<_>>()
+        };
+        let has = |hidden: &[PathBuf], path: &str| hidden.iter().any(|one| one == Path::new(path));
+        let usual = see(&[]);
+        assert!(
+            has(&usual, "/opt/worker") && !has(&usual, "/srv/own/state"),
+            "{usual:?}"
+        );
+        assert!(has(&see(&["/srv".into()]), "/srv/own/state"));
     }
 }

@@ -165,6 +165,11 @@ fn judge_openssh(error: &OpenSshError) -> (Code, &'static str, bool) {
                 "if the host was reinstalled, remove its line from known_hosts; if not, somebody may be in between",
                 false,
             ),
+            Trouble::KeyRevoked => (
+                Code::HostKeyRevoked,
+                "this key must not be trusted; give the host a new one",
+                false,
+            ),
             Trouble::KeyUnknown => (
                 Code::HostKeyUnknown,
                 "log in once in a terminal and compare the fingerprint with the host's own",

@@ -97,6 +97,8 @@ pub enum OpenSshError {
 pub enum Trouble {
     /// The host has another key than the recorded one.
     KeyChanged,
+    /// The host's key is marked as one that must not be trusted.
+    KeyRevoked,
     /// The host's key is not known, or not trusted.
     KeyUnknown,
     /// The host does not take us.
@@ -108,7 +110,9 @@ pub enum Trouble {
 impl Trouble {
     fn of(words: &str) -> Self {
         let says = |text: &str| words.contains(text);
-        if says("REMOTE HOST IDENTIFICATION HAS CHANGED") {
+        if says("REVOKED HOST KEY DETECTED") {
+            Trouble::KeyRevoked
+        } else if says("REMOTE HOST IDENTIFICATION HAS CHANGED") {
             Trouble::KeyChanged
         } else if says("Host key verification failed") {
             Trouble::KeyUnknown

@@ -12,6 +12,7 @@ mod key_files;
 mod key_forms;
 mod link;
 mod namespace;
+mod openssh_login;
 pub(crate) mod output;
 mod protocol;
 pub(crate) mod scarcity;

@@ -9,7 +9,7 @@ use remote_sandbox_testkit::wait::skip;
 use rstest::rstest;
 use serde_json::json;
 
-use super::support::{Setup, Who};
+use super::support::{Setup, Who, gone, line, run_in};
 use crate::support::unique;
 
 /// Starts a program where the kernel gives no further user namespaces.
@@ -228,4 +228,30 @@ async fn user_account_cannot_start_more_processes_than_allowed() {
     assert!(super::support::gone(&sleep).await);
     let next = local.run("echo on").await;
     assert_eq!(next.json["stdout"], "on\n", "{}", next.text);
+}
+
+#[tokio::test]
+async fn sandbox_with_other_walls_is_refused_while_something_runs_and_started_anew_when_idle() {
+    let mut local = Setup::new().isolation("none").start().await;
+    let sleep = format!("sleep 9371.{}", unique());
+    let begin = format!("({sleep} >/dev/null 2>&1 </dev/null &) ; true");
+    local.run(&begin).await;
+    let first = local.client.close_stdin();
+    first.await;
+    local.server.configure("[local]\nnetwork = \"off\"\n");
+    let second = local.server.start().await;
+    let refused = run_in(&second, "local", "true").await;
+    assert_eq!(refused.json["code"], "busy", "{}", refused.text);
+    second.close_stdin().await;
+    local.server.configure("[local]\nisolation = \"none\"\n");
+    let third = local.server.start().await;
+    let ended = format!("kill $(pgrep -f '^{sleep}')");
+    assert_eq!(run_in(&third, "local", &ended).await.json["exit_code"], 0);
+    assert!(gone(&sleep).await);
+    local.server.configure("[local]\nnetwork = \"off\"\n");
+    let fourth = local.server.start().await;
+    assert_eq!(run_in(&fourth, "local", "true").await.json["exit_code"], 0);
+    let shown = line(&fourth, "local").await;
+    assert_eq!(shown["network"], "off", "{shown:#}");
+    assert_ne!(shown["isolation"], "none", "{shown:#}");
 }

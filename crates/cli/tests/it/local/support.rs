@@ -215,6 +215,11 @@ impl Server {
         ready(builder.start()).await
     }
 
+    /// Has the next start find another configuration.
+    pub(crate) fn configure(&mut self, configuration: &str) {
+        self.setup.configuration = configuration.to_owned();
+    }
+
     /// Where it keeps its state.
     pub(crate) fn state(&self) -> PathBuf {
         match &self.setup.state {

@@ -160,3 +160,57 @@ async fn devices_are_the_harmless_ones(#[case] who: Who, #[case] wall: Wall) {
         assert!(can_read || local.run_outside("head -c 1 /dev/kmsg").status.success());
     }
 }
+
+/// The number of the system call that asks for keys.
+const KEYCTL: u32 = if cfg!(target_arch = "x86_64") {
+    250
+} else {
+    219
+};
+
+/// The system call that opens a socket, and the kind that leads to the machine below this one.
+const SOCKET: u32 = if cfg!(target_arch = "x86_64") {
+    41
+} else {
+    198
+};
+
+#[rstest]
+#[case::root_bubblewrap(Who::Root, Wall::Bubblewrap)]
+#[case::root_landlock(Who::Root, Wall::Landlock)]
+#[case::user_account_bubblewrap(Who::Plain, Wall::Bubblewrap)]
+#[case::user_account_landlock(Who::Plain, Wall::Landlock)]
+#[tokio::test]
+async fn keys_in_the_kernel_and_odd_sockets_are_out_of_reach(#[case] who: Who, #[case] wall: Wall) {
+    let Some(local) = start(who, wall).await else {
+        return;
+    };
+    let keys = format!("perl -e 'exit(syscall({KEYCTL}, 0, -3, 1) > 0 ? 0 : 1)'");
+    local.assert_refused("keyring", &keys).await;
+    // AF_ALG needs no right and no network at all.
+    let odd = format!("perl -e 'exit(syscall({SOCKET}, 38, 5, 0) >= 0 ? 0 : 1)'");
+    let reply = local.run(&odd).await;
+    assert_eq!(reply.json["exit_code"], 1, "{}", reply.text);
+}
+
+#[rstest]
+#[case::root(Who::Root)]
+#[case::user_account(Who::Plain)]
+#[tokio::test]
+async fn terminals_and_modes_that_change_the_owner_are_refused_at_the_landlock_level(
+    #[case] who: Who,
+) {
+    let Some(local) = start(who, Wall::Landlock).await else {
+        return;
+    };
+    local
+        .assert_refused("new terminal", "exec 3<>/dev/ptmx")
+        .await;
+    local
+        .assert_refused("terminals", "ls /dev/pts >/dev/null")
+        .await;
+    let mode = local.run("touch own && chmod 4755 own").await;
+    assert_eq!(mode.json["exit_code"], 1, "{}", mode.text);
+    let usual = local.run("chmod 755 own && ./own").await;
+    assert_eq!(usual.json["exit_code"], 0, "{}", usual.text);
+}
