@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
-use crate::{clean, demo, doctor, exec, list, secret, status, supervisor};
+use crate::{cat, clean, demo, doctor, exec, list, ls, secret, status, supervisor};
 
 /// MCP server that gives coding agents remote machines as sandboxes.
 ///
@@ -41,6 +41,8 @@ pub(crate) struct Common {
 pub(crate) enum Command {
     Demo(demo::Demo),
     Exec(exec::Exec),
+    Ls(ls::Ls),
+    Cat(cat::Cat),
     List(list::List),
     Status(status::Status),
     Clean(clean::Clean),

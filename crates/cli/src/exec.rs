@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Common;
 use crate::engine::with_engine;
-use crate::report::{EXEC_FAILED, Failed, notice};
+use crate::report::{EXEC_FAILED, Failed, LINK_LOST, notice};
 
 /// The longest time a command may take, and what it gets when nothing is said.
 const LONGEST_TIMEOUT_S: u64 = 7 * 24 * 3600;
@@ -29,9 +29,6 @@ const LONGEST_INPUT: u64 = 8 * 1024 * 1024;
 
 /// The exit code of the `timeout` program.
 const TIMED_OUT: u8 = 124;
-
-/// The exit code of `ssh` for a connection that broke.
-const LINK_LOST: u8 = 255;
 
 /// Run a command on a sandbox, show its output as it comes, and end with its exit code
 ///

@@ -1,6 +1,7 @@
 //! `remote-sandbox-mcp`: remote machines as sandboxes for coding agents.
 
 mod arguments;
+mod cat;
 mod clean;
 mod demo;
 mod doctor;
@@ -8,6 +9,8 @@ mod engine;
 mod exec;
 mod list;
 mod log;
+mod ls;
+mod remote;
 mod report;
 mod secret;
 mod secret_input;
@@ -29,6 +32,8 @@ fn main() -> ExitCode {
         None => serve::run(&arguments),
         Some(Command::Demo(demo)) => demo.run(common),
         Some(Command::Exec(exec)) => return report::end_of_exec(exec.run(common)),
+        Some(Command::Ls(ls)) => return report::end_of_exec(ls.run(common)),
+        Some(Command::Cat(cat)) => return report::end_of_exec(cat.run(common)),
         Some(Command::List(list)) => list.run(common),
         Some(Command::Status(status)) => status.run(common),
         Some(Command::Clean(clean)) => clean.run(common),

@@ -20,6 +20,9 @@ const FAILED: u8 = 1;
 /// The exit code of `exec` when it was not the command that failed.
 pub(crate) const EXEC_FAILED: u8 = 125;
 
+/// The exit code of `ssh` for a connection that broke.
+pub(crate) const LINK_LOST: u8 = 255;
+
 /// What a shell shows for a program that was interrupted.
 pub(crate) const INTERRUPTED: u8 = 130;
 
@@ -47,6 +50,9 @@ pub(crate) enum Failed {
     /// A variable has no value.
     #[error("`--env {0}` has no `=`")]
     Variable(String),
+    /// An argument names no file of a sandbox.
+    #[error("the argument names no file of a sandbox")]
+    NoRemote,
     /// Standard input cannot be read.
     #[error("standard input cannot be read")]
     Input(#[source] io::Error),
@@ -94,6 +100,9 @@ impl Failed {
                 "write it, or leave out --config and REMOTE_SANDBOX_CONFIG"
             }
             Failed::Variable(_) => "write it as --env NAME=value",
+            Failed::NoRemote => {
+                "write it as NAME:PATH, such as gpu1:~/results; `list` shows the names"
+            }
             Failed::Secret(StoreError::Unknown(_)) => {
                 "`remote-sandbox-mcp secret list` shows the names"
             }
@@ -129,9 +138,12 @@ pub(crate) fn end(done: Result<(), Failed>) -> ExitCode {
     }
 }
 
-/// The end of `exec`, which passes the exit code of its command on.
+/// The end of `exec`, which passes the exit code of its command on, and of those that use its exit codes.
 pub(crate) fn end_of_exec(done: Result<u8, Failed>) -> ExitCode {
-    let code = done.unwrap_or_else(|failed| complain(&failed, EXEC_FAILED));
+    let code = done.unwrap_or_else(|failed| {
+        let is_lost = matches!(&failed, Failed::Engine(failure) if failure.code == Code::LinkLost);
+        complain(&failed, if is_lost { LINK_LOST } else { EXEC_FAILED })
+    });
     ExitCode::from(code)
 }
 

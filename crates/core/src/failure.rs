@@ -9,8 +9,10 @@ use crate::secret::Mask;
 pub enum Code {
     /// An argument is missing, of the wrong type, unknown or out of range.
     InvalidParams,
-    /// The named sandbox, run or directory does not exist.
+    /// The named sandbox, run, file or directory does not exist.
     NotFound,
+    /// The account on the host may not read this file or directory.
+    PermissionDenied,
     /// No sandbox is configured, so there is nothing to work on.
     NotConfigured,
     /// The sandbox is configured, but its entry is broken.
@@ -53,9 +55,10 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the reference page.
-    pub const ALL: [Code; 21] = [
+    pub const ALL: [Code; 22] = [
         Code::InvalidParams,
         Code::NotFound,
+        Code::PermissionDenied,
         Code::NotConfigured,
         Code::SandboxDisabled,
         Code::Unreachable,
@@ -82,6 +85,7 @@ impl Code {
         match self {
             Code::InvalidParams => "invalid_params",
             Code::NotFound => "not_found",
+            Code::PermissionDenied => "permission_denied",
             Code::NotConfigured => "not_configured",
             Code::SandboxDisabled => "sandbox_disabled",
             Code::Unreachable => "unreachable",
@@ -110,7 +114,10 @@ impl Code {
             Code::InvalidParams => {
                 "An argument is missing, of the wrong type, unknown or out of range."
             }
-            Code::NotFound => "The named sandbox, run or directory does not exist.",
+            Code::NotFound => "The named sandbox, run, file or directory does not exist.",
+            Code::PermissionDenied => {
+                "The account on the host may not read this file or directory."
+            }
             Code::NotConfigured => "No sandbox is configured.",
             Code::SandboxDisabled => {
                 "The sandbox's configuration entry is broken; the text says where."

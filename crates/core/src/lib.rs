@@ -10,6 +10,7 @@ pub mod archive;
 pub mod config;
 pub mod doctor;
 pub mod failure;
+pub mod files;
 mod glob;
 pub mod hostkey;
 pub mod ids;

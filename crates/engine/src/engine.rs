@@ -4,6 +4,8 @@ mod clean;
 mod containers;
 mod examine;
 mod exec;
+mod files;
+mod listing;
 mod setup;
 mod survey;
 mod tasks;
@@ -15,11 +17,14 @@ use std::time::Duration;
 use remote_sandbox_core::config::{Config, SandboxEntry, Settings, Toolset};
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::secret::Mask;
+use remote_sandbox_core::sync::scan::Scanner;
 
 pub use clean::{LeftRun, Leftovers};
 pub use containers::{Created, NewSandbox};
 pub use examine::Examined;
 pub use exec::{ExecReport, ExecRequest, LONGEST_WAIT, USUAL_WAIT};
+pub use files::{FileStream, ReadReport, ReadRequest};
+pub use listing::{FileEntry, ListReport, ListRequest};
 pub(crate) use setup::needs_local;
 pub use setup::{SetupError, load_config};
 pub use survey::{Listed, Probed, Selected};
@@ -70,6 +75,8 @@ pub struct Engine {
     audit: Arc<Audit>,
     mask: Mask,
     kept: KeptSecrets,
+    /// What each sandbox lists its files with, once it was asked.
+    scanners: Mutex<BTreeMap<String, Scanner>>,
 }
 
 impl Engine {

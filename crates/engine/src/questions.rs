@@ -10,6 +10,7 @@ use remote_sandbox_core::shell::{
     CleanError, Purpose, Target, TokenProcess, clean_script, end_script, parse_clean_report,
     parse_end_report,
 };
+use remote_sandbox_core::sync::scan::{Scanner, parse_scanners, scanners_script};
 
 use crate::sandbox::Sandbox;
 use crate::shell::left_running;
@@ -22,6 +23,9 @@ const CLEAN_LIMIT: Duration = Duration::from_secs(15);
 
 /// Finding takes a moment, ending two seconds more.
 const FIND_LIMIT: Duration = Duration::from_secs(5);
+
+/// Trying the programs that can list files.
+const SCANNER_LIMIT: Duration = Duration::from_secs(15);
 
 /// What a host says that cannot be understood.
 const STRANGE: &str = "its shell did not run our script; try exec_bash there";
@@ -73,4 +77,21 @@ pub async fn resources(sandbox: &dyn Sandbox) -> Result<Resources, Failure> {
         .await?;
     probe::parse_report(&nonce, &report)
         .map_err(|error| failure(sandbox, Code::RemoteRefused, &error).hint(STRANGE))
+}
+
+/// What it can list its files with.
+pub async fn scanner(sandbox: &dyn Sandbox) -> Result<Scanner, Failure> {
+    let mark = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
+    let report = sandbox.ask(scanners_script(&mark), SCANNER_LIMIT).await?;
+    let name = &sandbox.description().name;
+    let Some(found) = parse_scanners(&mark, &report) else {
+        let text = format!("sandbox `{name}`: it did not say what it lists files with");
+        return Err(Failure::new(Code::RemoteRefused, text).hint(STRANGE));
+    };
+    found.scanner.ok_or_else(|| {
+        let text = format!(
+            "sandbox `{name}` has nothing to list files with: no find, no python3, no perl"
+        );
+        Failure::new(Code::Unsupported, text).hint("try `ls` with exec_bash")
+    })
 }

@@ -28,6 +28,7 @@ fn sample(parameter: &str) -> Value {
     match parameter {
         "command" => json!("true"),
         "sandbox_name" => json!("box"),
+        "remote_path" => json!("/etc/passwd"),
         other => panic!("no sample for {other}"),
     }
 }
@@ -245,4 +246,25 @@ async fn choosing_a_sandbox_gives_every_old_field() {
     let none = empty.call_tool("get_active_sandbox", json!({})).await.json;
     assert_eq!(none["active_sandbox"], Value::Null);
     assert_produced("get_active_sandbox", &[alive, dead, none]);
+}
+
+#[tokio::test]
+async fn file_tools_give_every_old_field() {
+    let (sshd, client) = one().await;
+    let home = sshd.dir().join("home");
+    std::fs::create_dir(home.join("d")).unwrap();
+    std::fs::write(home.join("d/f"), "content").unwrap();
+    let call = |tool, path: &'static str| client.call_tool(tool, json!({"remote_path": path}));
+    let list = call("list_remote_files", "d").await.json;
+    assert_eq!(list["entries"][0]["path"], "d/f");
+    assert!(list["entries"][0]["mtime"].is_i64());
+    let missing = call("list_remote_files", "gone").await.json;
+    assert_produced("list_remote_files", &[list, missing]);
+    let read = call("read_remote_file", "d/f").await.json;
+    assert_eq!(
+        (&read["content"], &read["size"], &read["truncated"]),
+        (&json!("content"), &json!(7), &json!(false))
+    );
+    let missing = call("read_remote_file", "gone").await.json;
+    assert_produced("read_remote_file", &[read, missing]);
 }

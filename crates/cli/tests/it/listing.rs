@@ -149,6 +149,8 @@ async fn every_tool_has_a_title_a_description_and_all_four_hints() {
 #[case("exec_bash", [false, true, false, true])]
 #[case("check_background_task", [true, false, true, false])]
 #[case("stop_background_task", [false, true, true, false])]
+#[case("list_remote_files", [true, false, true, false])]
+#[case("read_remote_file", [true, false, true, false])]
 #[tokio::test]
 async fn hints_tell_what_a_tool_does(#[case] name: &str, #[case] expected: [bool; 4]) {
     let tools = tools().await;

@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod exec;
 mod faults;
+mod files;
 mod following;
 mod identities;
 mod interop;

@@ -17,6 +17,6 @@ pub mod scan;
 pub mod temporary;
 
 pub use entry::{Entry, Identity, Kind, LinkEnd, Mtime, Special, Stamp};
-pub use ignore::{Filter, FilterError, Judge, Prune, Verdict};
+pub use ignore::{Filter, FilterError, Glob, GlobError, Judge, Prune, Verdict};
 pub use list::{EntryList, ListError, Misplaced, SortedEntries};
 pub use path::{PathError, PathFault, RelPath, Shown};

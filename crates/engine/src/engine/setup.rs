@@ -146,6 +146,7 @@ impl Engine {
             audit,
             mask,
             kept,
+            scanners: Mutex::default(),
         })
     }
 }

@@ -232,8 +232,17 @@ impl Sandbox for SshSandbox {
     }
 
     async fn open(&self, arguments: &[&str]) -> Result<ByteStream, Failure> {
-        let place = self.place().await?;
-        let shell = place.session().start_shell().await;
+        let mut full = 0;
+        let (place, shell) = loop {
+            let place = self.place().await?;
+            match script::start_shell(place.session()).await {
+                Err(ChannelError::Full) if full < MOST_FULL => {
+                    full += 1;
+                    place.session().warm().discard();
+                }
+                shell => break (place, shell),
+            }
+        };
         let shell = shell.map_err(|error| self.script_failure(&ScriptFailure::Channel(error)))?;
         let (incoming, outgoing, open) = (shell.incoming, shell.outgoing, shell.open);
         let stream = open_stream(incoming, outgoing, (place, open), arguments).await;

@@ -81,7 +81,7 @@ async fn run_whole_script(
 }
 
 /// A new shell. Where the host allows one session, the one that was just closed may still count.
-async fn start_shell(session: &Arc<Session>) -> Result<Shell, ChannelError> {
+pub(super) async fn start_shell(session: &Arc<Session>) -> Result<Shell, ChannelError> {
     let mut refusals = 0;
     loop {
         match session.start_shell().await {

@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::{
     PATIENCE, assert_background_children_are_told, assert_commands, assert_deadline_ends_the_tree,
-    assert_long_output_is_whole, assert_resources_are_listed, assert_stop_ends_the_tree, out,
+    assert_files, assert_long_output_is_whole, assert_resources_are_listed,
+    assert_stop_ends_the_tree, out,
 };
 use crate::support::{entry, login_file, serve, shells_wait, with};
 
@@ -53,6 +54,7 @@ async fn busybox_userland_runs_commands_and_tells_what_it_has() {
     assert_background_children_are_told(&host.client).await;
     assert_long_output_is_whole(&host.client).await;
     assert_resources_are_listed(&host.client).await;
+    assert_files(&host.client).await;
 }
 
 #[tokio::test]

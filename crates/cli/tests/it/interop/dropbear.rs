@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     PATIENCE, assert_background_children_are_told, assert_commands, assert_deadline_ends_the_tree,
-    assert_long_output_is_whole, assert_many_at_once, assert_resources_are_listed,
+    assert_files, assert_long_output_is_whole, assert_many_at_once, assert_resources_are_listed,
     assert_stop_ends_the_tree, out,
 };
 use crate::support::{exec, login_file, serve, with};
@@ -44,6 +44,7 @@ async fn dropbear_runs_commands_and_tells_what_they_have() {
     assert_background_children_are_told(&client).await;
     assert_long_output_is_whole(&client).await;
     assert_resources_are_listed(&client).await;
+    assert_files(&client).await;
     assert_eq!(server.connection_count(), 1, "{}", server.log());
     assert_eq!(server.accepted_auth_count(), 1, "{}", server.log());
 }

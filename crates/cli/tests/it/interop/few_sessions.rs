@@ -6,8 +6,8 @@ use remote_sandbox_testkit::wait::wait_until;
 use serde_json::json;
 
 use super::{
-    PATIENCE, assert_deadline_ends_the_tree, assert_long_output_is_whole, assert_many_at_once,
-    assert_resources_are_listed, assert_stop_ends_the_tree, out, running,
+    PATIENCE, assert_deadline_ends_the_tree, assert_files, assert_long_output_is_whole,
+    assert_many_at_once, assert_resources_are_listed, assert_stop_ends_the_tree, out, running,
 };
 use crate::support::{entry, exec, serve, unique};
 
@@ -20,6 +20,7 @@ async fn one_session_is_enough_for_everything_that_is_done_in_turn() {
         assert_eq!(out(&client, &format!("echo {number}")).await, number);
     }
     assert_resources_are_listed(&client).await;
+    assert_files(&client).await;
     assert_long_output_is_whole(&client).await;
     // The child holds the only session there is, so the host cannot be asked about it.
     let child = format!("sleep 9206.{}", unique());

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use remote_sandbox_testkit::mcp::McpClient;
 use remote_sandbox_testkit::process;
 use remote_sandbox_testkit::wait::wait_until;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{exec, exec_with, unique};
+use crate::support::{exec, exec_with, unique, with};
 
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -138,6 +138,46 @@ async fn assert_resources_are_listed(client: &McpClient) {
         "{}",
         list.text
     );
+}
+
+/// Files are listed and read as they are, whatever programs the host has for it.
+async fn assert_files(client: &McpClient) {
+    let folder = out(client, "mktemp -d").await;
+    let make = format!(
+        "mkdir -p '{folder}/f s/sub' && cd '{folder}/f s' && printf 'one\\ntwo\\n' >-x && ln -s ./-x link && mkfifo pipe && touch sub/inner && head -c 2000000 /dev/zero >zeros"
+    );
+    out(client, &make).await;
+    let below = |name: &str| format!("{folder}/f s{name}");
+    for (recursive, expected) in [(false, 5), (true, 6)] {
+        let list = json!({"remote_path": below(""), "recursive": recursive});
+        let list = client.call_tool("list_remote_files", list).await;
+        let entries = list.json["entries"].as_array();
+        assert_eq!(entries.map(Vec::len), Some(expected), "{}", list.text);
+        assert_eq!(list.json["entries"][0]["path"], below("/-x"));
+        assert_eq!(list.json["entries"][1]["target"], "./-x");
+        assert!(list.json.get("notes").is_none(), "{}", list.text);
+    }
+    let read = |name: &str, more: Value| {
+        let path = json!({"remote_path": below(name)});
+        client.call_tool("read_remote_file", with(path, more))
+    };
+    for more in [
+        json!({"tail_lines": 1}),
+        json!({"start_line": 2}),
+        json!({"offset": 4}),
+    ] {
+        let part = read("/link", more).await;
+        assert_eq!(part.json["content"], "two\n", "{}", part.text);
+        assert_eq!(part.json["size"], 8);
+    }
+    let zeros = read("/zeros", json!({"max_bytes": 3_000_000})).await;
+    assert_eq!(zeros.json["size"], 2_000_000, "{:.300}", zeros.text);
+    assert_eq!(zeros.json["truncated"], false);
+    let pipe = read("/pipe", json!({})).await;
+    assert_eq!(pipe.json["code"], "invalid_params", "{}", pipe.text);
+    let gone = read("/gone", json!({})).await;
+    assert_eq!(gone.json["code"], "not_found", "{}", gone.text);
+    out(client, &format!("rm -r '{folder}'")).await;
 }
 
 /// Calls that come at once are all served.

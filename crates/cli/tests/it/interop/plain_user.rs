@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     PATIENCE, assert_background_children_are_told, assert_commands, assert_deadline_ends_the_tree,
-    assert_long_output_is_whole, assert_many_at_once, assert_resources_are_listed,
+    assert_files, assert_long_output_is_whole, assert_many_at_once, assert_resources_are_listed,
     assert_stop_ends_the_tree, out,
 };
 use crate::support::{entry, exec, serve, with};
@@ -23,6 +23,7 @@ async fn sshd_of_a_plain_user_serves_like_that_of_root() {
     assert_background_children_are_told(&client).await;
     assert_long_output_is_whole(&client).await;
     assert_resources_are_listed(&client).await;
+    assert_files(&client).await;
     assert_many_at_once(&client, 10).await;
     assert_eq!(sshd.connection_count(), 1, "{}", sshd.log());
     let refused = with(entry("box", &sshd), json!({"user": "root"}));

@@ -5,7 +5,7 @@ mod faults_commands;
 mod life;
 mod life_levels;
 mod life_servers;
-mod support;
+pub(crate) mod support;
 mod walls_files;
 mod walls_links;
 mod walls_network;

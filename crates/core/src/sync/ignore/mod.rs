@@ -7,11 +7,13 @@
 //! a tree of millions is walked at all.
 
 mod filter;
+mod glob;
 mod part;
 mod prune;
 mod rule;
 
 pub use filter::{Filter, FilterError, Judge, Verdict};
+pub use glob::{Glob, GlobError};
 pub use prune::Prune;
 pub use rule::RuleFault;
 

@@ -66,6 +66,16 @@ impl HostPath {
         })
     }
 
+    /// The same, but a relative path is counted from the directory in which commands of the sandbox begin, where it has one.
+    pub fn parse_from(workdir: Option<&str>, bytes: &[u8]) -> Result<Self, HostPathError> {
+        match (workdir, bytes) {
+            (Some(workdir), [first, ..]) if !matches!(first, b'/' | b'~') => {
+                HostPath::parse(&[workdir.as_bytes(), b"/", bytes].concat())
+            }
+            _ => HostPath::parse(bytes),
+        }
+    }
+
     /// The path as a host understands it: absolute, or from the home directory with `./` in front.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
@@ -86,7 +96,7 @@ impl HostPath {
 ///
 /// Scripts are text. Bytes that are no text are written by `printf` in octal; the letter at the end, which is taken
 /// off again, keeps the shell from dropping newlines there. It needs the C locale, where every byte is a character.
-pub(super) fn assignment(variable: &str, bytes: &[u8]) -> String {
+pub(crate) fn assignment(variable: &str, bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => format!("{variable}={}\n", quote(text)),
         Err(_) => {

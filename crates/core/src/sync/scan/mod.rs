@@ -18,10 +18,11 @@ mod read;
 mod record;
 mod script;
 
+pub(crate) use host_path::assignment;
 pub use host_path::{HostPath, HostPathError};
 pub use probe::{Scanners, parse_scanners, scanners_script};
 pub use read::{Found, RootKind, ScanError, ScanProblem, ScanReader, ScanSummary};
-pub use script::{ScanRequest, Scanner, SortedBy, scan_script};
+pub use script::{ScanDepth, ScanRequest, Scanner, SortedBy, scan_script};
 
 #[cfg(test)]
 mod testing;

@@ -19,6 +19,8 @@ fn request(root: &HostPath, scanner: Scanner) -> ScanRequest<'_> {
         prunes: &[],
         follow_links: false,
         sorted_by: SortedBy::Reader,
+        depth: ScanDepth::Tree,
+        lists_lone_file: false,
     }
 }
 
@@ -299,4 +301,71 @@ fn host_is_asked_once_what_it_lists_with() {
         );
     }
     assert_eq!(parse_scanners(&mark(), b"RSMCP:other:scanner:find\n"), None);
+}
+
+#[test]
+fn level_is_listed_without_looking_below() {
+    for (scanner, host) in hosts() {
+        plant(&host, b"root");
+        let root = HostPath::parse(b"root").unwrap();
+        let whole = sorted(&host.scan(&request(&root, scanner)).0);
+        let mut level = request(&root, scanner);
+        level.depth = ScanDepth::Level;
+        let script = scan_script(&level, &mark());
+        let output = host.run(&script);
+        assert!(
+            !output.windows(5).any(|word| word == b"inner"),
+            "{scanner:?}"
+        );
+        let (entries, problems, _) = read(scanner, &output);
+        let expected: Vec<Entry> = whole
+            .into_iter()
+            .filter(|entry| entry.path.parent().is_none())
+            .collect();
+        assert_eq!(sorted(&entries), expected, "{scanner:?}");
+        assert_eq!(problems, [], "{scanner:?}");
+    }
+}
+
+#[rstest]
+#[case(b"root/-rf", b"-rf")]
+#[case(b"~/root/new\nline\n", b"new\nline\n")]
+#[case(b"root/\xff\xfe", b"\xff\xfe")]
+#[case(b"root/dangling", b"dangling")]
+#[case(b"root/to-file", b"to-file")]
+#[case(b"root/pipe", b"pipe")]
+fn lone_file_is_listed_when_that_is_wanted(#[case] path: &[u8], #[case] name: &[u8]) {
+    for (scanner, host) in hosts() {
+        plant(&host, b"root");
+        let root = HostPath::parse(b"root").unwrap();
+        let (whole, _, _) = host.scan(&request(&root, scanner));
+        let expected = whole
+            .into_iter()
+            .find(|entry| entry.path.as_bytes() == name);
+        let root = HostPath::parse(path).unwrap();
+        let mut lone = request(&root, scanner);
+        lone.lists_lone_file = true;
+        let (entries, problems, summary) = host.scan(&lone);
+        assert_eq!(entries, [expected.unwrap()], "{scanner:?}");
+        assert_eq!((problems.len(), summary.root), (0, RootKind::File));
+    }
+}
+
+#[test]
+fn root_behind_a_directory_that_cannot_be_entered_is_not_missing() {
+    for (scanner, host) in hosts() {
+        host.write(b"shut/r/x", "");
+        let shut = host.at(b"shut");
+        fs::set_permissions(&shut, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(host.home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let root = |path: &[u8]| {
+            let root = HostPath::parse(path).unwrap();
+            let script = scan_script(&request(&root, scanner), &mark());
+            read(scanner, &run_without_rights(&host, &script)).2.root
+        };
+        let (behind, gone) = (root(b"shut/r/x"), root(b"gone/r/x"));
+        fs::set_permissions(&shut, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(behind, RootKind::Unreadable, "{scanner:?}");
+        assert_eq!(gone, RootKind::Missing, "{scanner:?}");
+    }
 }

@@ -34,6 +34,16 @@ pub enum SortedBy {
     Host,
 }
 
+/// How much of a tree is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ScanDepth {
+    /// Everything in it, at every depth.
+    #[default]
+    Tree,
+    /// What lies in the root itself; nothing below is looked at.
+    Level,
+}
+
 /// What is to be listed, and how.
 #[derive(Debug, Clone)]
 pub struct ScanRequest<'a> {
@@ -47,6 +57,19 @@ pub struct ScanRequest<'a> {
     pub follow_links: bool,
     /// Who sorts; Python and Perl always do it themselves.
     pub sorted_by: SortedBy,
+    /// How much is listed.
+    pub depth: ScanDepth,
+    /// Whether a root that is no directory is listed itself, as an entry of its own name.
+    pub lists_lone_file: bool,
+}
+
+/// Where a scanner begins, and how far it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    Tree,
+    Level,
+    /// The one entry `$name` of the directory that the script is in.
+    Lone,
 }
 
 impl Scanner {
@@ -72,18 +95,31 @@ pub fn scan_script(request: &ScanRequest<'_>, mark: &RunToken) -> String {
     let _ = writeln!(script, "say() {{ printf '//%s %s{end}' \"$1\" \"$2\"; }}");
     script.push_str(&assignment("root", request.root.as_bytes()));
     script.push_str(ENTER);
+    let extent = match request.depth {
+        ScanDepth::Tree => Extent::Tree,
+        ScanDepth::Level => Extent::Level,
+    };
     script.push_str("if [ \"$kind\" = d ]; then\n");
-    match request.scanner {
-        Scanner::Find => script.push_str(&find(request)),
-        Scanner::Python => script.push_str(&walker("python3 -S -c", PYTHON, request)),
-        Scanner::Perl => script.push_str(&walker("perl -e", PERL, request)),
-        Scanner::FindStat => script.push_str(&find_stat(request, mark)),
+    script.push_str(&listing(request, mark, extent));
+    if request.lists_lone_file {
+        script.push_str(ENTER_ABOVE);
+        script.push_str(&listing(request, mark, Extent::Lone));
     }
     script.push_str("fi\nsay end 0\nexit 0\n}\n");
     script
 }
 
-/// Goes to the root and says what and where it is.
+fn listing(request: &ScanRequest<'_>, mark: &RunToken, extent: Extent) -> String {
+    match request.scanner {
+        Scanner::Find => find(request, extent),
+        Scanner::Python => walker("python3 -S -c", PYTHON, request, extent),
+        Scanner::Perl => walker("perl -e", PERL, request, extent),
+        Scanner::FindStat => find_stat(request, mark, extent),
+    }
+}
+
+/// Goes to the root and says what and where it is. What cannot be seen because a directory on the way is shut
+/// is not missing.
 const ENTER: &str = r#"cd 2>/dev/null
 printf 'RSMCP:%s:scan\n' "$m"
 say home "$(pwd -P)"
@@ -91,26 +127,43 @@ kind=m
 if [ -d "$root" ]; then
 kind=d
 cd -P -- "$root" 2>/dev/null && [ -r . ] || kind=u
-elif [ -e "$root" ] || [ -h "$root" ]; then kind=f; fi
+elif [ -e "$root" ] || [ -h "$root" ]; then kind=f
+else
+way=$root
+until [ -d "$way" ] || [ "$way" = . ]; do way=${way%/*}; [ -n "$way" ] || way=/; done
+[ -x "$way" ] || kind=u
+fi
 say root "$kind"
 [ "$kind" != d ] || say where "$(pwd -P)"
 "#;
 
-const FIELDS: &str = r"%P//%y %Y %m %s %T@ %n %i %D//%l\0";
+/// Goes to the directory of a root that is none. It has a slash in it, and none at its end.
+const ENTER_ABOVE: &str = r#"elif [ "$kind" = f ]; then
+name=${root##*/}; above=${root%/*}
+cd -P -- "${above:-/}" 2>/dev/null
+"#;
 
-fn find(request: &ScanRequest<'_>) -> String {
+const FIELDS: &str = r"//%y %Y %m %s %T@ %n %i %D//%l\0";
+
+fn find(request: &ScanRequest<'_>, extent: Extent) -> String {
     let mut text = String::new();
     let test = prune_test(request, &mut text);
     let link = if request.follow_links { "-L " } else { "" };
     text.push_str("scan() {\n");
-    let _ = writeln!(
-        text,
-        "find {link}. -mindepth 1 \\( {test} -prune -printf '{FIELDS}' \\) -o \\"
-    );
-    let _ = writeln!(
-        text,
-        "  \\( -type d \\( ! -readable -o ! -executable \\) -printf '{FIELDS}//unreadable %P\\0' \\) -o -printf '{FIELDS}'"
-    );
+    let _ = match extent {
+        Extent::Tree => writeln!(
+            text,
+            "find {link}. -mindepth 1 \\( {test} -prune -printf '%P{FIELDS}' \\) -o \\\n  \\( -type d \\( ! -readable -o ! -executable \\) -printf '%P{FIELDS}//unreadable %P\\0' \\) -o -printf '%P{FIELDS}'"
+        ),
+        Extent::Level => writeln!(
+            text,
+            "find {link}. -mindepth 1 -maxdepth 1 -printf '%P{FIELDS}'"
+        ),
+        Extent::Lone => writeln!(
+            text,
+            "find {link}\"./$name\" -maxdepth 0 -printf '%f{FIELDS}'"
+        ),
+    };
     text.push_str("say status $?\n}\n");
     match request.sorted_by {
         SortedBy::Reader => text.push_str("scan\n"),
@@ -122,7 +175,7 @@ fn find(request: &ScanRequest<'_>) -> String {
     text
 }
 
-fn find_stat(request: &ScanRequest<'_>, mark: &RunToken) -> String {
+fn find_stat(request: &ScanRequest<'_>, mark: &RunToken, extent: Extent) -> String {
     let mut text = String::new();
     let test = prune_test(request, &mut text);
     let (link, stat) = if request.follow_links {
@@ -130,8 +183,12 @@ fn find_stat(request: &ScanRequest<'_>, mark: &RunToken) -> String {
     } else {
         ("", "stat")
     };
-    // `! -name .` passes over the root, and holds for everything else.
-    let walk = format!("find {link}. ! -name . \\( {test} -prune -o ! -name . \\)");
+    // `! -name .` passes over the root, and holds for everything else. Not every `find` knows `-maxdepth`.
+    let walk = match extent {
+        Extent::Tree => format!("find {link}. ! -name . \\( {test} -prune -o ! -name . \\)"),
+        Extent::Level => format!("find {link}. ! -name . -prune"),
+        Extent::Lone => format!("find {link}\"./$name\" -prune"),
+    };
     let _ = writeln!(
         text,
         "{walk} ! -type l -exec {stat} -c '%n//x%f - - %s %Y %h %i %d////{mark}' {{}} +\nsay status $?"
@@ -140,10 +197,12 @@ fn find_stat(request: &ScanRequest<'_>, mark: &RunToken) -> String {
         text,
         "{walk} -type l -exec sh -c 'for f; do e=N; [ ! -e \"$f\" ] || e=f; [ ! -d \"$f\" ] || e=d; printf \"%s//l $e 777 0 - - - -//\" \"$f\"; readlink -n \"$f\"; printf \"//$0\\n\"; done' \"$m\" {{}} +\nsay status $?"
     );
-    let _ = writeln!(
-        text,
-        "{walk} -type d -exec sh -c 'for f; do [ -r \"$f\" ] && [ -x \"$f\" ] || printf \"//unreadable %s//$0\\n\" \"$f\"; done' \"$m\" {{}} + 2>/dev/null"
-    );
+    if extent == Extent::Tree {
+        let _ = writeln!(
+            text,
+            "{walk} -type d -exec sh -c 'for f; do [ -r \"$f\" ] && [ -x \"$f\" ] || printf \"//unreadable %s//$0\\n\" \"$f\"; done' \"$m\" {{}} + 2>/dev/null"
+        );
+    }
     text
 }
 
@@ -177,7 +236,7 @@ fn literal_pattern(bytes: &[u8]) -> Vec<u8> {
     pattern
 }
 
-fn walker(command: &str, program: &str, request: &ScanRequest<'_>) -> String {
+fn walker(command: &str, program: &str, request: &ScanRequest<'_>, extent: Extent) -> String {
     let mut text = String::new();
     let mut words = String::new();
     for (number, prune) in request.prunes.iter().enumerate() {
@@ -194,9 +253,14 @@ fn walker(command: &str, program: &str, request: &ScanRequest<'_>) -> String {
     } else {
         "keep"
     };
+    let extent = match extent {
+        Extent::Tree => "tree",
+        Extent::Level => "level",
+        Extent::Lone => "lone \"$name\"",
+    };
     let _ = writeln!(
         text,
-        "{command} {} {follow}{words}\nsay status $?",
+        "{command} {} {follow} {extent}{words}\nsay status $?",
         quote(program)
     );
     text

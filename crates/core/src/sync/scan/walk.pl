@@ -2,6 +2,8 @@ use strict;
 use warnings;
 binmode STDOUT;
 my $follow = shift(@ARGV) eq "follow";
+my $extent = shift(@ARGV);
+my $lone = $extent eq "lone" ? shift(@ARGV) : undef;
 my (%names, %paths);
 for my $word (@ARGV) {
     my $rest = substr($word, 1);
@@ -26,7 +28,7 @@ sub listing {
     return [map { $_->[1] } sort { $a->[0] cmp $b->[0] } @all];
 }
 my @top = stat(".");
-my @levels = (["", listing(""), 0, "$top[0]:$top[1]"]);
+my @levels = (["", defined($lone) ? [$lone] : listing(""), 0, "$top[0]:$top[1]"]);
 while (@levels) {
     my $level = $levels[-1];
     if ($level->[2] >= @{$level->[1]}) { pop @levels; next }
@@ -44,7 +46,7 @@ while (@levels) {
     }
     if (!@found || !defined($target)) { print "//vanished $path\0"; next }
     printf "%s//%s %s %o %.0f %d %d %s %s//%s\0", $path, letter($found[2]), $end, $found[2] & 07777, $found[7], $found[9], $found[3], $found[1], $found[0], $target;
-    next if letter($found[2]) ne "d" || $names{$name} || $paths{$path};
+    next if $extent ne "tree" || letter($found[2]) ne "d" || $names{$name} || $paths{$path};
     next if $name =~ /\A\.rsmcp-sync-[0-9a-f]{32}-[0-9]+\z/;
     my $this = "$found[0]:$found[1]";
     if (grep { $_->[3] eq $this } @levels) { print "//loop $path\0"; next }

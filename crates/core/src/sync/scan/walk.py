@@ -2,8 +2,10 @@ import os, re, stat, sys
 out = sys.stdout.buffer
 words = [os.fsencode(word) for word in sys.argv[1:]]
 follow = words[0] == b"follow"
-names = {word[1:] for word in words[1:] if word[:1] == b"n"}
-paths = {word[1:] for word in words[1:] if word[:1] == b"p"}
+extent = words[1]
+lone = words[2] if extent == b"lone" else None
+names = {word[1:] for word in words[2:] if word[:1] == b"n"}
+paths = {word[1:] for word in words[2:] if word[:1] == b"p"}
 staging = re.compile(br"\.rsmcp-sync-[0-9a-f]{32}-[0-9]+\Z")
 order = bytes.maketrans(b"/\x01", b"\x01/")
 letters = {stat.S_IFREG: b"f", stat.S_IFDIR: b"d", stat.S_IFLNK: b"l", stat.S_IFIFO: b"p",
@@ -29,7 +31,7 @@ def listing(path):
         out.write(b"//unreadable " + (path or b".") + b"\0")
         return iter(())
 top = os.stat(".")
-levels = [(b"", listing(b""), (top.st_dev, top.st_ino))]
+levels = [(b"", listing(b"") if lone is None else iter((lone,)), (top.st_dev, top.st_ino))]
 while levels:
     above, rest, _ = levels[-1]
     name = next(rest, None)
@@ -48,7 +50,7 @@ while levels:
     except OSError:
         out.write(b"//vanished " + path + b"\0")
         continue
-    if not stat.S_ISDIR(found.st_mode) or name in names or path in paths or staging.match(name):
+    if extent != b"tree" or not stat.S_ISDIR(found.st_mode) or name in names or path in paths or staging.match(name):
         continue
     this = (found.st_dev, found.st_ino)
     if any(this == other for _, _, other in levels):

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::exec::{LeftRunningReply, left_running};
-use super::{Definition, Label, Nature};
+use super::{Definition, Label, Nature, positive};
 use crate::mcp::render::{Reply, seconds};
 
 /// Most characters of output in one reply.
@@ -92,16 +92,6 @@ struct TaskReply {
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted_bytes: Option<u64>,
     log_tail: String,
-}
-
-fn positive(name: &str, value: i64, most: i64) -> Result<usize, Failure> {
-    if value <= 0 {
-        return Err(Failure::new(
-            Code::InvalidParams,
-            format!("`{name}` must be positive"),
-        ));
-    }
-    Ok(usize::try_from(value.min(most)).unwrap_or(0))
 }
 
 async fn check(

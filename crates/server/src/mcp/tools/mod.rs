@@ -2,16 +2,18 @@
 
 mod containers;
 mod exec;
+mod files;
 mod jobs;
 mod sandboxes;
 
+pub use files::file_list;
 pub use sandboxes::sandbox_list;
 
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use remote_sandbox_core::config::Toolset;
-use remote_sandbox_core::failure::Failure;
+use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_engine::call::CallContext;
 use remote_sandbox_engine::engine::Engine;
 use rmcp::model::{MetaObject, Tool, ToolAnnotations};
@@ -136,9 +138,21 @@ pub(super) fn offered(is_offered: impl Fn(Toolset) -> bool) -> Vec<Definition> {
         definitions.extend(containers::definitions());
     }
     definitions.extend(exec::definitions());
+    definitions.extend(files::definitions());
     definitions.extend(jobs::definitions());
     definitions.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
     definitions
+}
+
+/// A number that counts something, at most this many.
+fn positive(name: &str, value: i64, most: i64) -> Result<usize, Failure> {
+    if value <= 0 {
+        return Err(Failure::new(
+            Code::InvalidParams,
+            format!("`{name}` must be positive"),
+        ));
+    }
+    Ok(usize::try_from(value.min(most)).unwrap_or(0))
 }
 
 /// An empty name stands for "not given", as the old server has it.
