@@ -78,6 +78,11 @@ pub(crate) trait Outgoing: Send + Sync {
     /// Ends the shell's standard input.
     fn finish(&self) -> impl Future<Output = Result<(), NotTaken>> + Send;
 
+    /// Closes the channel whatever the shell does, where dropping it does not do so.
+    fn let_go(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// Signals the group of the shell from outside, where that can be asked for.
     fn signal(&self, signal: Signal) -> impl Future<Output = Result<(), NotTaken>> + Send;
 }

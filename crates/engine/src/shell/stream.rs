@@ -23,6 +23,9 @@ const KEPT_WORDS: usize = 8 * 1024;
 /// How long the program may take to begin.
 const BEGIN_LIMIT: Duration = Duration::from_secs(20);
 
+/// How long closing the channel of a program that nobody wants may take.
+const LET_GO_LIMIT: Duration = Duration::from_secs(1);
+
 /// Why there is no stream.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
@@ -106,6 +109,10 @@ where
             ended = &mut draining => ended,
             () = &mut feeding => draining.await,
         };
+        if ended.is_err() {
+            // Nobody takes its output any more, and it must not run on for nobody.
+            let _ = tokio::time::timeout(LET_GO_LIMIT, outgoing.let_go()).await;
+        }
         drop(held);
         let _ = tell.send(ended);
     });

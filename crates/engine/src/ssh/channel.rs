@@ -81,6 +81,10 @@ impl shell::Outgoing for Outgoing {
         }
     }
 
+    async fn let_go(&self) {
+        self.close().await;
+    }
+
     async fn signal(&self, signal: Signal) -> Result<(), NotTaken> {
         let Outgoing::Builtin(channel) = self else {
             return Err(NotTaken);

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use remote_sandbox_testkit::{Sshd, process};
+use remote_sandbox_testkit::{Sshd, process, wait_until_blocking};
 use rstest::rstest;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -141,6 +141,10 @@ fn cat_ends_with_130_when_it_is_interrupted(#[case] kind: Kind) {
     process::signal(child.id(), Signal::INT);
     assert_eq!(code(&wait(child)), 130);
     assert!(begun.elapsed() < SOON);
+    if let Some(sshd) = &here.sshd {
+        let is_idle = || sshd.command_pids().is_empty();
+        assert!(wait_until_blocking(SOON, is_idle));
+    }
 }
 
 #[test]

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::Duration;
 
-use remote_sandbox_testkit::Sshd;
+use remote_sandbox_testkit::{Sshd, process, wait_until};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{Ground, Kind, mkfifo, paths, write};
-use crate::support::{audit, entry, serve, with};
+use crate::support::{audit, entry, one, serve, with};
 
 #[rstest]
 #[case::ssh(Kind::Ssh)]
@@ -219,6 +220,25 @@ async fn directory_that_is_larger_than_one_answer_is_listed(#[case] kind: Kind) 
     let list = ground.list(arguments).await;
     assert_eq!(list["truncated"], false);
     assert_eq!(paths(&list).len(), 20_000);
+}
+
+#[tokio::test]
+async fn list_that_is_cancelled_leaves_nothing_running_and_the_next_one_works() {
+    let (sshd, client) = one().await;
+    let finds = || {
+        let mut pids = sshd.command_pids();
+        pids.retain(|pid| process::name(*pid).as_deref() == Some("find"));
+        pids
+    };
+    let everything = json!({"remote_path": "/", "recursive": true});
+    let call = client.start_call("list_remote_files", everything).await;
+    let limit = Duration::from_secs(10);
+    assert!(wait_until(limit, || !finds().is_empty()).await);
+    client.cancel(call).await;
+    assert!(wait_until(limit, || finds().is_empty()).await);
+    assert!(!client.has_reply(call));
+    let next = client.call_tool("list_remote_files", json!({})).await;
+    assert!(!next.is_error, "{}", next.text);
 }
 
 #[tokio::test]
