@@ -10,6 +10,8 @@ pub mod archive;
 pub mod config;
 pub mod doctor;
 pub mod failure;
+#[cfg(test)]
+mod fed_shell;
 pub mod files;
 mod glob;
 pub mod hostkey;

@@ -12,21 +12,9 @@ fn token() -> RunToken {
 
 /// Runs a script as a host would: on the standard input of a shell.
 fn feed(shell: &[&str], script: &str) -> Output {
-    let mut child = Command::new(shell[0])
-        .args(&shell[1..])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    let script = script.to_owned();
-    let writer = std::thread::spawn(move || {
-        let _ = input.write_all(script.as_bytes());
-    });
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    output
+    let mut command = Command::new(shell[0]);
+    command.args(&shell[1..]);
+    crate::fed_shell::feed(command, script)
 }
 
 /// The command's own output and exit code.

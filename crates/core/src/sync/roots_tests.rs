@@ -28,27 +28,31 @@ fn verdict(places: LocalPlaces, path: &str) -> String {
 }
 
 #[rstest]
-#[case::working_directory("/srv/work", "/srv/work", "allowed")]
-#[case::in_working_directory("/srv/work", "/srv/work/a/.hidden", "allowed")]
-#[case::beside_working_directory("/srv/work", "/srv/workshop", "Outside")]
-#[case::temporary("/srv/work", "/tmp/x", "allowed")]
-#[case::in_home("/srv/work", "/home/ann/project/.env", "allowed")]
-#[case::home_itself("/srv/work", "/home/ann", "WholeHome")]
-#[case::hidden("/srv/work", "/home/ann/.config/x", "Hidden")]
-#[case::start_file("/srv/work", "/home/ann/.bashrc", "Hidden")]
-#[case::library("/srv/work", "/home/ann/Library/Mail", "Hidden")]
-#[case::library_further_down("/srv/work", "/home/ann/x/Library", "allowed")]
-#[case::keys("/srv/work", "/home/ann/.ssh/id_ed25519", "Keys")]
-#[case::own_state("/srv/work", "/home/ann/.local/state/remote-sandbox-mcp/tasks", "Own")]
-#[case::own_state_in_an_open_root("/srv/work", "/tmp/own", "Own")]
-#[case::system("/srv/work", "/etc/shadow", "Outside")]
-#[case::through_proc("/srv/work", "/proc/self/root/etc", "Outside")]
-#[case::other_home("/srv/work", "/home/bob/x", "Outside")]
-#[case::top("/srv/work", "/", "Outside")]
+#[case::working_directory("/srv/project", "/srv/project", "allowed")]
+#[case::in_working_directory("/srv/project", "/srv/project/a/.hidden", "allowed")]
+#[case::beside_working_directory("/srv/project", "/srv/projector", "Outside")]
+#[case::temporary("/srv/project", "/tmp/x", "allowed")]
+#[case::in_home("/srv/project", "/home/ann/project/.env", "allowed")]
+#[case::home_itself("/srv/project", "/home/ann", "WholeHome")]
+#[case::hidden("/srv/project", "/home/ann/.config/x", "Hidden")]
+#[case::start_file("/srv/project", "/home/ann/.bashrc", "Hidden")]
+#[case::library("/srv/project", "/home/ann/Library/Mail", "Hidden")]
+#[case::library_further_down("/srv/project", "/home/ann/x/Library", "allowed")]
+#[case::keys("/srv/project", "/home/ann/.ssh/id_ed25519", "Keys")]
+#[case::own_state(
+    "/srv/project",
+    "/home/ann/.local/state/remote-sandbox-mcp/tasks",
+    "Own"
+)]
+#[case::own_state_in_an_open_root("/srv/project", "/tmp/own", "Own")]
+#[case::system("/srv/project", "/etc/shadow", "Outside")]
+#[case::through_proc("/srv/project", "/proc/self/root/etc", "Outside")]
+#[case::other_home("/srv/project", "/home/bob/x", "Outside")]
+#[case::top("/srv/project", "/", "Outside")]
 #[case::working_at_the_top("/", "/etc", "Outside")]
 #[case::working_above_home("/home", "/home/bob", "Outside")]
 #[case::working_at_home("/home/ann", "/home/ann/.bashrc", "Hidden")]
-#[case::working_in_hidden_folder("/home/ann/.tool/work", "/home/ann/.tool/work/x", "allowed")]
+#[case::working_in_hidden_folder("/home/ann/.tool/project", "/home/ann/.tool/project/x", "allowed")]
 #[case::working_among_keys("/home/ann/.ssh", "/home/ann/.ssh/config", "Keys")]
 fn path_is_judged_by_the_default_roots(
     #[case] working_directory: &str,
@@ -61,7 +65,7 @@ fn path_is_judged_by_the_default_roots(
 #[rstest]
 #[case("/data/sets/x", "allowed")]
 #[case("/home/ann/.config/tool", "allowed")]
-#[case("/srv/work", "Outside")]
+#[case("/srv/project", "Outside")]
 #[case("/tmp/x", "Outside")]
 #[case("/home/ann/project", "Outside")]
 #[case("/home/ann/.ssh", "Keys")]
@@ -76,7 +80,7 @@ fn configured_roots_are_the_only_ones(#[case] path: &str, #[case] expected: &str
     .map(clean);
     let places = LocalPlaces {
         configured: Some(configured.to_vec()),
-        ..places("/srv/work")
+        ..places("/srv/project")
     };
     assert_eq!(verdict(places, path), expected);
 }
@@ -86,7 +90,7 @@ fn allowed_path_says_what_in_it_must_be_left_alone() {
     let configured = Some(vec![clean("/home")]);
     let roots = LocalRoots::new(LocalPlaces {
         configured,
-        ..places("/srv/work")
+        ..places("/srv/project")
     });
     let allowed = roots.judge(&clean("/home/ann")).unwrap();
     assert_eq!(allowed.root, clean("/home"));
@@ -101,12 +105,12 @@ fn allowed_path_says_what_in_it_must_be_left_alone() {
 
 #[test]
 fn refusal_names_the_path_and_the_roots() {
-    let refusal = LocalRoots::new(places("/srv/work"))
+    let refusal = LocalRoots::new(places("/srv/project"))
         .judge(&clean("/etc/shadow"))
         .unwrap_err();
     assert_eq!(
         refusal.to_string(),
-        "/etc/shadow lies outside the folders that a sync may use: /srv/work, /tmp, folders in /home/ann"
+        "/etc/shadow lies outside the folders that a sync may use: /srv/project, /tmp, folders in /home/ann"
     );
     assert!(refusal.hint().contains("configuration"));
     let nothing = LocalRoots::new(LocalPlaces::default())

@@ -10,7 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::CommandError;
 use super::group::Group;
-use super::piped::{LastWords, listen};
+use super::piped::{Attended, LastWords};
 
 /// A running program with its streams, which may be handed to somebody else.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Companion {
         arguments: &[OsString],
         variables: &[(String, String)],
     ) -> Result<Self, CommandError> {
-        let mut child = Command::new(program)
+        let child = Command::new(program)
             .args(arguments)
             .env_clear()
             .envs(variables.iter().map(|(name, value)| (name, value)))
@@ -52,20 +52,14 @@ impl Companion {
             .process_group(0)
             .spawn()
             .map_err(CommandError::Start)?;
-        let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let group = Group::new(child);
-        let (Some(input), Some(output), Some(errors)) = streams else {
-            return Err(CommandError::Empty);
-        };
-        let words = LastWords::default();
-        let listening = tokio::spawn(listen(errors, words.clone()));
+        let attended = Attended::new(child)?;
         Ok(Companion {
-            input,
-            output,
+            input: attended.input,
+            output: attended.output,
             process: CompanionProcess {
-                words,
-                group,
-                errors: AbortOnDropHandle::new(listening),
+                words: attended.words,
+                group: attended.group,
+                errors: attended.errors,
             },
         })
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::CommandError;
@@ -59,7 +59,7 @@ impl Piped {
         for name in hidden {
             command.env_remove(name);
         }
-        let mut child = command
+        let child = command
             .arg("-c")
             .arg(format!("exec {line}"))
             .stdin(Stdio::piped())
@@ -68,19 +68,13 @@ impl Piped {
             .process_group(0)
             .spawn()
             .map_err(CommandError::Start)?;
-        let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let group = Group::new(child);
-        let (Some(input), Some(output), Some(errors)) = streams else {
-            return Err(CommandError::Empty);
-        };
-        let words = LastWords::default();
-        let listening = tokio::spawn(listen(errors, words.clone()));
+        let attended = Attended::new(child)?;
         Ok(Piped {
-            input,
-            output,
-            words,
-            _group: group,
-            _errors: AbortOnDropHandle::new(listening),
+            input: attended.input,
+            output: attended.output,
+            words: attended.words,
+            _group: attended.group,
+            _errors: attended.errors,
         })
     }
 
@@ -90,8 +84,37 @@ impl Piped {
     }
 }
 
+/// A child with all three streams, whose last words are kept while it runs.
+pub(super) struct Attended {
+    pub(super) input: ChildStdin,
+    pub(super) output: ChildStdout,
+    pub(super) words: LastWords,
+    pub(super) group: Group,
+    pub(super) errors: AbortOnDropHandle<()>,
+}
+
+impl Attended {
+    /// Takes charge of a child that leads a group and was started with three pipes.
+    pub(super) fn new(mut child: Child) -> Result<Self, CommandError> {
+        let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let group = Group::new(child);
+        let (Some(input), Some(output), Some(errors)) = streams else {
+            return Err(CommandError::Empty);
+        };
+        let words = LastWords::default();
+        let listening = tokio::spawn(listen(errors, words.clone()));
+        Ok(Attended {
+            input,
+            output,
+            words,
+            group,
+            errors: AbortOnDropHandle::new(listening),
+        })
+    }
+}
+
 /// Keeps the last words of a program until it has said them all.
-pub(super) async fn listen(mut errors: ChildStderr, words: LastWords) {
+async fn listen(mut errors: ChildStderr, words: LastWords) {
     let mut buffer = [0; 1024];
     while let Ok(count @ 1..) = errors.read(&mut buffer).await {
         words.add(buffer.get(..count).unwrap_or_default());

@@ -201,8 +201,12 @@ impl Server {
         words.push(self.owner.program.display().to_string());
         if !setup.configuration.is_empty() {
             let file = self.owner.home.join("sandboxes.toml");
-            std::fs::write(&file, &setup.configuration).unwrap();
-            self.owner.give(&file);
+            // A server that starts at the same moment must not find it half written.
+            let written = std::fs::read_to_string(&file).unwrap_or_default();
+            if written != setup.configuration {
+                std::fs::write(&file, &setup.configuration).unwrap();
+                self.owner.give(&file);
+            }
             words.extend(["--config".to_owned(), file.display().to_string()]);
         }
         let mut builder = McpClient::builder(&words[0])

@@ -2,11 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use tempfile::TempDir;
 
@@ -87,21 +86,8 @@ impl Host {
     }
 }
 
-pub(super) fn run(mut command: Command, script: &str) -> Vec<u8> {
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    let script = script.to_owned();
-    let writer = std::thread::spawn(move || {
-        let _ = input.write_all(script.as_bytes());
-    });
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    output.stdout
+pub(super) fn run(command: Command, script: &str) -> Vec<u8> {
+    crate::fed_shell::feed(command, script).stdout
 }
 
 pub(super) fn read(scanner: Scanner, output: &[u8]) -> (Vec<Entry>, Vec<ScanProblem>, ScanSummary) {
