@@ -19,3 +19,4 @@ pub mod sandbox;
 pub mod secrets;
 pub mod shell;
 pub mod ssh;
+pub mod sync;
