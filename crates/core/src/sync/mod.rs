@@ -2,18 +2,21 @@
 //!
 //! Nothing here touches a file or a host. Scans of both sides come in as sorted [`Entry`] values, and actions come out.
 
+pub mod chores;
 pub mod entry;
 pub mod ignore;
 pub mod list;
 mod packed;
 pub mod path;
 pub mod plan;
+pub mod receive;
 pub mod revision;
 pub mod roots;
 pub mod safety;
 #[cfg(test)]
 pub(crate) mod samples;
 pub mod scan;
+pub mod staging;
 pub mod temporary;
 
 pub use entry::{Entry, Identity, Kind, LinkEnd, Mtime, Special, Stamp};

@@ -99,6 +99,8 @@ pub struct ScanSummary {
     pub location: Vec<u8>,
     /// The home directory of the login, links resolved.
     pub home: Vec<u8>,
+    /// The device that the root lies on, where the host could tell.
+    pub device: Option<u64>,
     /// How many entries were listed.
     pub entries: u64,
     /// How many problems there were.
@@ -117,6 +119,7 @@ pub struct ScanReader {
     root: Option<RootKind>,
     location: Vec<u8>,
     home: Vec<u8>,
+    device: Option<u64>,
     entries: u64,
     problems: u64,
 }
@@ -136,6 +139,7 @@ impl ScanReader {
             root: None,
             location: Vec::new(),
             home: Vec::new(),
+            device: None,
             entries: 0,
             problems: 0,
         }
@@ -180,6 +184,7 @@ impl ScanReader {
             root,
             location: self.location,
             home: self.home,
+            device: self.device,
             entries: self.entries,
             problems: self.problems,
         })
@@ -235,12 +240,10 @@ impl ScanReader {
             b"root" => self.root = Some(root_kind(value)),
             b"where" => self.location = value.to_vec(),
             b"home" => self.home = value.to_vec(),
+            b"device" => self.device = number(value),
             b"end" => self.is_complete = true,
             b"status" => {
-                let status = std::str::from_utf8(value)
-                    .ok()
-                    .and_then(|text| text.parse().ok());
-                return match status {
+                return match number(value) {
                     Some(0) => None,
                     Some(status) => Some(ScanProblem::Status { status }),
                     None => Some(garbled(word)),
@@ -274,6 +277,10 @@ fn root_kind(value: &[u8]) -> RootKind {
         b"m" => RootKind::Missing,
         _ => RootKind::Unreadable,
     }
+}
+
+fn number<T: std::str::FromStr>(value: &[u8]) -> Option<T> {
+    std::str::from_utf8(value).ok()?.parse().ok()
 }
 
 fn garbled(record: &[u8]) -> ScanProblem {

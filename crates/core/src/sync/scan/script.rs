@@ -143,6 +143,9 @@ name=${root##*/}; above=${root%/*}
 cd -P -- "${above:-/}" 2>/dev/null
 "#;
 
+/// Says on which device the root lies.
+const DEVICE: &str = r"-printf '//device %D\0'";
+
 const FIELDS: &str = r"//%y %Y %m %s %T@ %n %i %D//%l\0";
 
 fn find(request: &ScanRequest<'_>, extent: Extent) -> String {
@@ -153,11 +156,11 @@ fn find(request: &ScanRequest<'_>, extent: Extent) -> String {
     let _ = match extent {
         Extent::Tree => writeln!(
             text,
-            "find {link}. -mindepth 1 \\( {test} -prune -printf '%P{FIELDS}' \\) -o \\\n  \\( -type d \\( ! -readable -o ! -executable \\) -printf '%P{FIELDS}//unreadable %P\\0' \\) -o -printf '%P{FIELDS}'"
+            "find {link}. \\( -path . {DEVICE} \\) -o \\( {test} -prune -printf '%P{FIELDS}' \\) -o \\\n  \\( -type d \\( ! -readable -o ! -executable \\) -printf '%P{FIELDS}//unreadable %P\\0' \\) -o -printf '%P{FIELDS}'"
         ),
         Extent::Level => writeln!(
             text,
-            "find {link}. -mindepth 1 -maxdepth 1 -printf '%P{FIELDS}'"
+            "find {link}. -maxdepth 1 \\( -path . {DEVICE} \\) -o -printf '%P{FIELDS}'"
         ),
         Extent::Lone => writeln!(
             text,
@@ -183,6 +186,9 @@ fn find_stat(request: &ScanRequest<'_>, mark: &RunToken, extent: Extent) -> Stri
     } else {
         ("", "stat")
     };
+    if extent != Extent::Lone {
+        text.push_str("say device \"$(stat -c %d .)\"\n");
+    }
     // `! -name .` passes over the root, and holds for everything else. Not every `find` knows `-maxdepth`.
     let walk = match extent {
         Extent::Tree => format!("find {link}. ! -name . \\( {test} -prune -o ! -name . \\)"),

@@ -1,0 +1,127 @@
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rstest::rstest;
+use sha2::Digest;
+
+use super::*;
+use crate::sync::samples::path;
+
+fn mark() -> RunToken {
+    RunToken::from_uuid_bytes([9; 16])
+}
+
+fn root() -> HostPath {
+    HostPath::parse(b"~/t").unwrap()
+}
+
+/// Runs a script as an argument of a shell, with a list on its standard input.
+fn run(home: &Path, shell: &[&str], script: &str, list: &[u8]) -> Vec<u8> {
+    let mut child = Command::new(shell[0])
+        .args(&shell[1..])
+        .args(["-c", script])
+        .env("HOME", home)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(list).unwrap();
+    child.wait_with_output().unwrap().stdout
+}
+
+#[rstest]
+#[case(&["dash"])]
+#[case(&["bash"])]
+#[case(&["busybox", "sh"])]
+fn list_is_removed_and_what_stays_is_told(#[case] shell: &[&str]) {
+    let home = tempfile::tempdir().unwrap();
+    let target = home.path().join("t");
+    std::fs::create_dir_all(target.join("full/sub")).unwrap();
+    std::fs::create_dir(target.join("outside")).unwrap();
+    std::fs::write(target.join("outside/kept"), "").unwrap();
+    for name in ["a", "-rf", "new\nline"] {
+        std::fs::write(target.join(name), "").unwrap();
+    }
+    symlink("outside", target.join("link")).unwrap();
+    let names = ["a", "-rf", "new\nline", "link", "missing", "full"].map(path);
+    let script = remove_script(&root(), Removal::Files, &mark());
+    let output = run(home.path(), shell, &script, &path_list(names.iter()));
+    assert_eq!(parse_removed(&mark(), &output), Some(vec![path("full")]));
+    assert!(target.join("outside/kept").exists());
+    let directories = [path("full/sub"), path("full"), path("outside")];
+    let script = remove_script(&root(), Removal::Directories, &mark());
+    let output = run(home.path(), shell, &script, &path_list(directories.iter()));
+    assert_eq!(parse_removed(&mark(), &output), Some(vec![path("outside")]));
+    assert!(!target.join("full").exists());
+    assert_eq!(parse_removed(&mark(), b"RSMCP:./a\0"), None);
+}
+
+#[test]
+fn modes_and_times_are_set() {
+    let home = tempfile::tempdir().unwrap();
+    let target = home.path().join("t");
+    std::fs::create_dir(&target).unwrap();
+    std::fs::write(target.join("a b"), "").unwrap();
+    let names = [path("a b")];
+    let script = mode_script(&root(), 0o751, &mark());
+    let output = run(home.path(), &["dash"], &script, &path_list(names.iter()));
+    assert_eq!(parse_modes(&mark(), &output), Some(true));
+    let output = run(
+        home.path(),
+        &["dash"],
+        &script,
+        &path_list([path("no")].iter()),
+    );
+    assert_eq!(parse_modes(&mark(), &output), Some(false));
+    let times = [(
+        path("a b"),
+        Mtime::exact(1_700_000_000, 123_456_789).unwrap(),
+    )];
+    run(
+        home.path(),
+        &["dash"],
+        &times_script(&root(), &times, &mark()),
+        b"",
+    );
+    let found = std::fs::metadata(target.join("a b")).unwrap();
+    assert_eq!(found.mode() & 0o777, 0o751);
+    assert_eq!(
+        (found.mtime(), found.mtime_nsec()),
+        (1_700_000_000, 123_456_789)
+    );
+}
+
+#[rstest]
+#[case(&["dash"])]
+#[case(&["busybox", "sh"])]
+fn digests_are_told_by_path(#[case] shell: &[&str]) {
+    let home = tempfile::tempdir().unwrap();
+    let target = home.path().join("t");
+    std::fs::create_dir(&target).unwrap();
+    let names = ["a b", "-x", "back\\slash", "n\nl"];
+    for name in names {
+        std::fs::write(target.join(name), name).unwrap();
+    }
+    let paths = names.map(path);
+    let list = path_list(paths.iter().chain([&path("missing")]));
+    let output = run(home.path(), shell, &digest_script(&root(), &mark()), &list);
+    let digests = parse_digests(&mark(), &output).unwrap();
+    for name in ["a b", "-x", "back\\slash"] {
+        let expected: ContentDigest = sha2::Sha256::digest(name).into();
+        assert_eq!(digests.get(&path(name)), Some(&expected), "{name}");
+    }
+    assert!(!digests.contains_key(&path("missing")));
+}
+
+#[test]
+fn free_space_is_told_also_for_what_is_not_there_yet() {
+    let home = tempfile::tempdir().unwrap();
+    let missing = HostPath::parse(b"~/not/yet/here").unwrap();
+    let script = space_script(&missing, &mark());
+    let output = run(home.path(), &["dash"], &script, b"");
+    assert!(parse_space(&mark(), &output).unwrap() > 0);
+    assert_eq!(parse_space(&mark(), b"RSMCP:x"), None);
+}

@@ -1,0 +1,193 @@
+//! The scripts by which a host takes in what is sent to it, and what they say.
+//!
+//! **Taking in.** One program on the host unpacks an archive into folders that nobody looks into, and, when the last
+//! entry of the archive says that all of it is right, gives everything its name with `mv` and removes the folders.
+//! That is one round trip for a whole batch. An archive that breaks off has no such last entry, and nothing is renamed.
+//!
+//! **Renames.** `mv` into a directory is one `rename` for each entry: what is there is replaced in one step, a link
+//! is replaced and not followed, and a directory that holds something is not replaced at all. What could not be renamed is
+//! told by its place.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::path::RelPath;
+use super::scan::{HostPath, assignment};
+use super::staging::{Batch, Rename};
+use crate::ids::RunToken;
+
+/// The name of the last entry of an archive whose content may be published.
+pub const SEAL: &[u8] = b"sealed";
+
+/// How an archive is packed on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Packing {
+    /// As it is.
+    Plain,
+    /// With gzip.
+    Gzip,
+}
+
+/// What a host said about a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Received {
+    /// The exit status of the unpacking program; none when the folders could not even be made.
+    pub unpacked: Option<u32>,
+    /// Whether the renames were tried.
+    pub published: bool,
+    /// What could not be renamed, by its place in the folders.
+    pub left: Vec<RelPath>,
+}
+
+/// Where renames are done with the archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Publishing {
+    /// By the script that unpacks, as its last step.
+    AtOnce,
+    /// By somebody else, later.
+    Later,
+}
+
+/// The script for `sh -c` that takes in the archive of a batch on its standard input.
+pub fn receive_script(
+    root: &HostPath,
+    batch: &Batch,
+    packing: Packing,
+    publishing: Publishing,
+    mark: &RunToken,
+) -> String {
+    let mut script = begin(root, mark);
+    script.push_str("umask 077\n");
+    for (number, folder) in batch.folders.iter().enumerate() {
+        script.push_str(&relative(&format!("f{number}"), Some(folder)));
+        let _ = writeln!(script, "mkdir -p \"$f{number}\" || exit 4");
+    }
+    script.push_str(match packing {
+        Packing::Plain => "tar -xpof -\n",
+        Packing::Gzip => "gzip -dc | tar -xpof -\n",
+    });
+    script.push_str("status=$?; say tar:$status\n");
+    if publishing == Publishing::AtOnce {
+        // On a full disk the seal, which is empty, may still have found its place.
+        let _ = writeln!(
+            script,
+            "if [ $status = 0 ] && [ -e \"$f0/{}\" ]; then",
+            String::from_utf8_lossy(SEAL)
+        );
+        script.push_str(&publish(batch));
+        script.push_str("fi\n");
+    }
+    script.push_str("exit 0\n");
+    script
+}
+
+/// The script that gives what lies in the folders of a batch its names and removes the folders; as a question.
+pub fn publish_script(root: &HostPath, batch: &Batch, mark: &RunToken) -> String {
+    let mut script = String::from("{\n");
+    script.push_str(&begin(root, mark));
+    for (number, folder) in batch.folders.iter().enumerate() {
+        script.push_str(&relative(&format!("f{number}"), Some(folder)));
+    }
+    script.push_str(&publish(batch));
+    script.push_str("exit 0\n}\n");
+    script
+}
+
+/// The script that removes the folders of a batch with what is in them.
+pub fn discard_script(root: &HostPath, folders: &[RelPath], mark: &RunToken) -> String {
+    let mut script = String::from("{\n");
+    script.push_str(&begin(root, mark));
+    for folder in folders {
+        script.push_str(&relative("f", Some(folder)));
+        script.push_str("rm -rf \"$f\" 2>/dev/null\n");
+    }
+    script.push_str("say end\nexit 0\n}\n");
+    script
+}
+
+fn begin(root: &HostPath, mark: &RunToken) -> String {
+    let mut script = String::from("LC_ALL=C; export LC_ALL; unset CDPATH\n");
+    let _ = writeln!(script, "say() {{ printf 'RSMCP:%s:%s\\n' {mark} \"$1\"; }}");
+    script.push_str(&assignment("root", root.as_bytes()));
+    script.push_str("cd 2>/dev/null\nmkdir -p -- \"$root\" && cd -P -- \"$root\" || exit 3\n");
+    script
+}
+
+/// Gives a variable a path that begins with `./`, so that nothing takes it for an option.
+fn relative(variable: &str, path: Option<&RelPath>) -> String {
+    let bytes = path.map_or(b".".to_vec(), |path| [b"./", path.as_bytes()].concat());
+    assignment(variable, &bytes)
+}
+
+/// `mv` once for each folder; what is left in them afterwards could not be renamed.
+fn publish(batch: &Batch) -> String {
+    let mut script = String::from(PUBLISH);
+    let mut folders: BTreeMap<RelPath, Option<RelPath>> = BTreeMap::new();
+    for Rename { from, to } in &batch.renames {
+        if let Some(folder) = from.parent() {
+            folders.entry(folder).or_insert_with(|| to.parent());
+        }
+    }
+    for (folder, directory) in &folders {
+        script.push_str(&relative("from", Some(folder)));
+        script.push_str(&relative("to", directory.as_ref()));
+        script.push_str("publish\n");
+    }
+    script.push_str("say left:end\n");
+    for number in 0..batch.folders.len() {
+        let _ = writeln!(script, "rm -rf \"$f{number}\" 2>/dev/null");
+    }
+    script
+}
+
+const PUBLISH: &str = r#"publish() {
+find "$from/." ! -name . -prune -exec sh -c 'mv -f "$@" "$0/"' "$to" {} +
+find "$from/." ! -name . -prune -exec printf 'RSMCP:%s\0' {} +
+}
+say left
+"#;
+
+/// Reads what [`receive_script`] or [`publish_script`] said; none when it did not come to its end.
+pub fn parse_received(mark: &RunToken, output: &[u8], publishing: Publishing) -> Option<Received> {
+    let line = |word: &str| format!("RSMCP:{mark}:{word}").into_bytes();
+    let unpacked = find(output, &line("tar:"))
+        .and_then(|at| output.get(at..))
+        .and_then(|rest| {
+            let end = rest.iter().position(|byte| *byte == b'\n')?;
+            std::str::from_utf8(rest.get(..end)?).ok()?.parse().ok()
+        });
+    let begin = find(output, &line("left\n"));
+    let (Some(begin), Publishing::AtOnce) = (begin, publishing) else {
+        return unpacked.map(|status| Received {
+            unpacked: Some(status),
+            published: false,
+            left: Vec::new(),
+        });
+    };
+    let rest = output.get(begin..)?;
+    let length = find(rest, &line("left:end"))?.checked_sub(line("left:end").len())?;
+    let left = rest.get(..length)?.split(|byte| *byte == 0);
+    let left = left.filter_map(|place| {
+        let place = place.strip_prefix(b"RSMCP:./")?;
+        let at = place.windows(3).rposition(|window| window == b"/./")?;
+        let folder = RelPath::parse(place.get(..at)?).ok()?;
+        folder.join(place.get(at + 3..)?).ok()
+    });
+    Some(Received {
+        unpacked,
+        published: true,
+        left: left.collect(),
+    })
+}
+
+/// The place behind a word.
+fn find(bytes: &[u8], word: &[u8]) -> Option<usize> {
+    let at = bytes
+        .windows(word.len())
+        .position(|window| window == word)?;
+    Some(at + word.len())
+}
+
+#[cfg(test)]
+#[path = "receive_tests.rs"]
+mod tests;
