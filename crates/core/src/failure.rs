@@ -43,6 +43,12 @@ pub enum Code {
     InitFailed,
     /// The record that must be written first could not be written.
     StoreUnavailable,
+    /// A path lies outside the places it may lie in, or leads out of them.
+    PathRefused,
+    /// More would be deleted than was agreed to.
+    DeleteRefused,
+    /// A disk or a quota is full.
+    NoSpace,
     /// This is not allowed, however it is asked for.
     PolicyDenied,
     /// The sandbox cannot do this.
@@ -55,7 +61,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the reference page.
-    pub const ALL: [Code; 22] = [
+    pub const ALL: [Code; 25] = [
         Code::InvalidParams,
         Code::NotFound,
         Code::PermissionDenied,
@@ -74,6 +80,9 @@ impl Code {
         Code::RemoteRefused,
         Code::InitFailed,
         Code::StoreUnavailable,
+        Code::PathRefused,
+        Code::DeleteRefused,
+        Code::NoSpace,
         Code::PolicyDenied,
         Code::Unsupported,
         Code::Cancelled,
@@ -101,6 +110,9 @@ impl Code {
             Code::RemoteRefused => "remote_refused",
             Code::InitFailed => "init_failed",
             Code::StoreUnavailable => "store_unavailable",
+            Code::PathRefused => "path_refused",
+            Code::DeleteRefused => "delete_refused",
+            Code::NoSpace => "no_space",
             Code::PolicyDenied => "policy_denied",
             Code::Unsupported => "unsupported",
             Code::Cancelled => "cancelled",
@@ -154,6 +166,15 @@ impl Code {
             }
             Code::StoreUnavailable => {
                 "The audit log or state folder cannot be written, so nothing was done."
+            }
+            Code::PathRefused => {
+                "The path lies outside the folders that a sync may use, or leads out of them; nothing was read or written."
+            }
+            Code::DeleteRefused => {
+                "More would be deleted than is safe without being asked; the text says how to agree. Nothing was deleted."
+            }
+            Code::NoSpace => {
+                "A disk or a quota is full; under its own name every file is still the complete old or the complete new one."
             }
             Code::PolicyDenied => "This is not allowed, however it is asked for.",
             Code::Unsupported => "The sandbox cannot do this.",

@@ -8,6 +8,7 @@
 
 pub mod archive;
 pub mod config;
+pub mod delta;
 pub mod doctor;
 pub mod failure;
 #[cfg(test)]

@@ -8,9 +8,11 @@ mod files;
 mod listing;
 mod setup;
 mod survey;
+mod sync;
 mod tasks;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +30,7 @@ pub use listing::{FileEntry, ListReport, ListRequest};
 pub(crate) use setup::needs_local;
 pub use setup::{SetupError, load_config};
 pub use survey::{Listed, Probed, Selected};
+pub use sync::{SyncAnswer, Where};
 pub use tasks::{Liveness, TaskReport, TaskRequest};
 
 use crate::audit::Audit;
@@ -35,6 +38,7 @@ use crate::local::Locals;
 use crate::run::Registry;
 use crate::sandbox::Sandbox;
 use crate::secrets::KeptSecrets;
+use crate::sync::LocalPaths;
 
 /// How long the end of the server may take.
 const SHUTDOWN_LIMIT: Duration = Duration::from_millis(4000);
@@ -77,6 +81,10 @@ pub struct Engine {
     kept: KeptSecrets,
     /// What each sandbox lists its files with, once it was asked.
     scanners: Mutex<BTreeMap<String, Scanner>>,
+    /// Which places of this machine a sync may use.
+    paths: LocalPaths,
+    /// Where this program keeps its own files.
+    state: PathBuf,
 }
 
 impl Engine {

@@ -165,6 +165,57 @@ pub fn create_atomically(path: &Path, content: &[u8]) -> Result<bool, FileError>
     }
 }
 
+/// A file of ours that is written piece by piece and gets its name when it is whole; dropped before, it is gone.
+#[derive(Debug)]
+pub struct NewPrivateFile {
+    file: File,
+    temporary: PathBuf,
+    path: PathBuf,
+    is_finished: bool,
+}
+
+impl NewPrivateFile {
+    /// Begins one.
+    pub fn create(path: &Path) -> Result<Self, FileError> {
+        let temporary = temporary_beside(path);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary)
+            .named("write", path)?;
+        Ok(NewPrivateFile {
+            file,
+            temporary,
+            path: path.to_owned(),
+            is_finished: false,
+        })
+    }
+
+    /// Writes on.
+    pub fn write(&mut self, content: &[u8]) -> Result<(), FileError> {
+        self.file.write_all(content).named("write", &self.path)
+    }
+
+    /// Gives it its name.
+    pub fn finish(mut self) -> Result<(), FileError> {
+        let renamed = self
+            .file
+            .sync_all()
+            .and_then(|()| std::fs::rename(&self.temporary, &self.path));
+        self.is_finished = renamed.is_ok();
+        renamed.named("write", &self.path)
+    }
+}
+
+impl Drop for NewPrivateFile {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let _ = std::fs::remove_file(&self.temporary);
+        }
+    }
+}
+
 fn temporary_beside(path: &Path) -> PathBuf {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", uuid::Uuid::now_v7().simple()));
@@ -272,8 +323,8 @@ pub fn read_bounded(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, FileErro
     Ok(Some(content))
 }
 
-/// Reads a file that nobody but this user may read, never through a link; `None` when there is none.
-pub fn read_sealed(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, FileError> {
+/// Opens a file that nobody but this user may read, never through a link; `None` when there is none.
+pub fn open_sealed(path: &Path) -> Result<Option<File>, FileError> {
     let opened = open_regular(OpenOptions::new().read(true), "read", path);
     let file = match opened {
         Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -284,6 +335,14 @@ pub fn read_sealed(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, FileError
         let reason = "others may use it too; it should be yours alone (chmod 600)";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason)).named("trust", path);
     }
+    Ok(Some(file))
+}
+
+/// Reads a file that nobody but this user may read, never through a link; `None` when there is none.
+pub fn read_sealed(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, FileError> {
+    let Some(file) = open_sealed(path)? else {
+        return Ok(None);
+    };
     let mut content = Vec::new();
     file.take(limit.saturating_add(1))
         .read_to_end(&mut content)

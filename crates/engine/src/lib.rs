@@ -5,6 +5,7 @@
 )]
 
 pub mod audit;
+pub mod beneath;
 pub mod call;
 pub mod clock;
 pub mod doctor;
@@ -20,3 +21,4 @@ pub mod secrets;
 pub mod shell;
 pub mod ssh;
 pub mod sync;
+pub mod transfer;

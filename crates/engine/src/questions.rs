@@ -10,7 +10,7 @@ use remote_sandbox_core::shell::{
     CleanError, Purpose, Target, TokenProcess, clean_script, end_script, parse_clean_report,
     parse_end_report,
 };
-use remote_sandbox_core::sync::scan::{Scanner, parse_scanners, scanners_script};
+use remote_sandbox_core::sync::scan::{ScanError, Scanner, parse_scanners, scanners_script};
 
 use crate::sandbox::Sandbox;
 use crate::shell::left_running;
@@ -94,4 +94,17 @@ pub async fn scanner(sandbox: &dyn Sandbox) -> Result<Scanner, Failure> {
         );
         Failure::new(Code::Unsupported, text).hint("try `ls` with exec_bash")
     })
+}
+
+/// A scan that did not come to its end.
+pub fn unfinished_scan(sandbox: &dyn Sandbox, error: &ScanError) -> Failure {
+    let name = &sandbox.description().name;
+    let text = format!("sandbox `{name}`: {}", Failure::chain(error));
+    match error {
+        ScanError::BrokenOff { .. } => Failure::new(Code::LinkLost, text)
+            .hint("nothing was changed; call again")
+            .retry(),
+        ScanError::NotBegun | ScanError::RecordTooLong => Failure::new(Code::RemoteRefused, text)
+            .hint("its shell did not run our script; try exec_bash there"),
+    }
 }

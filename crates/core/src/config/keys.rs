@@ -47,6 +47,21 @@ const fn local(
     }
 }
 
+const fn sync(
+    name: &'static str,
+    form: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    Key {
+        name,
+        place: KeyPlace::Sync,
+        form,
+        default,
+        meaning,
+    }
+}
+
 /// Every key that is understood.
 pub const KEYS: &[Key] = &[
     top(
@@ -108,6 +123,12 @@ pub const KEYS: &[Key] = &[
         "table",
         "empty",
         "What holds for sandboxes on this machine, see below.",
+    ),
+    top(
+        "sync",
+        "table",
+        "empty",
+        "Which folders of this machine a sync may use, see below.",
     ),
     sandbox(
         "name",
@@ -328,5 +349,11 @@ pub const KEYS: &[Key] = &[
         "text or list of texts",
         "none",
         "Words by which sandboxes are chosen, as in a sandbox.",
+    ),
+    sync(
+        "roots",
+        "path or list of paths",
+        "see above",
+        "The folders that a sync may use, instead of the usual ones: at most 64 paths, absolute, `~/x`, or relative to the home directory, without `..`, and not `/` itself.",
     ),
 ];

@@ -17,6 +17,7 @@ mod resolve;
 mod settings;
 mod ssh;
 mod surroundings;
+mod sync;
 mod toolset;
 
 pub use import::{HostPattern, HostPatternError, imported};
@@ -31,6 +32,7 @@ pub use ssh::{
     Reach, SecretSource, SshAlias, SshAliasError, SshSettings, Transport, Way,
 };
 pub use surroundings::{Surroundings, names_a_secret};
+pub use sync::SyncSettings;
 pub use toolset::Toolset;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,6 +141,8 @@ pub struct Config {
     pub settings: Settings,
     /// What holds for all sandboxes on this machine.
     pub local: LocalSettings,
+    /// What holds for all syncs.
+    pub sync: SyncSettings,
     /// Which hosts of the user's SSH configuration are sandboxes too.
     pub import_ssh_config: Vec<HostPattern>,
     /// What was wrong outside a single sandbox.

@@ -39,6 +39,8 @@ pub enum KeyPlace {
     Sandbox,
     /// In the table `[local]` of the configuration file.
     Local,
+    /// In the table `[sync]` of the configuration file.
+    Sync,
 }
 
 const fn variable(name: &'static str, default: &'static str, meaning: &'static str) -> Variable {
@@ -176,6 +178,8 @@ pub fn reference_markdown() -> String {
     push_keys(&mut page, KeyPlace::Sandbox);
     page.push_str(LOCAL);
     push_keys(&mut page, KeyPlace::Local);
+    page.push_str(SYNC);
+    push_keys(&mut page, KeyPlace::Sync);
     page.push_str(ENDING);
     page
 }
@@ -267,6 +271,22 @@ cpu_percent = 400
 
 A wrong key is noted and the others hold. A wrong `isolation` counts as `auto`. A wrong `network` counts as `off`, and so does a `local` that is no table.
 Unknown keys are noted. Empty text counts as absent, and numbers may be written as text.
+
+"#;
+
+const SYNC: &str = r#"
+## Keys of the table `sync`
+
+Which folders of this machine a sync may read from and write to. Only the file has this table.
+
+```toml
+[sync]
+roots = ["~/projects", "/data/experiments"]
+```
+
+Without it these are the working directory of the server, unless it is `/`, the home directory or above it; the folder for temporary files; and the folders
+in the home directory whose names do not begin with a dot, except `Library`. Where keys lie (`~/.ssh` and the like) and where this program keeps its
+own files is never used, whatever the roots are. A wrong value counts as an empty list, which allows nothing. Unknown keys are noted.
 
 "#;
 

@@ -10,7 +10,7 @@ use super::reference::KeyPlace;
 use super::{
     Config, ConfigText, EntryPlace, Environment, Fault, Format, HostKeyPolicy, HostPattern, Origin,
     Place, Problem, SANDBOXES_MAX, SOURCE_MAX_BYTES, SandboxConfig, SandboxEntry, Sources,
-    credentials, import, local, settings, surroundings,
+    credentials, import, local, settings, surroundings, sync,
 };
 use crate::ids::SandboxName;
 use crate::secret::Secret;
@@ -275,6 +275,7 @@ fn read_file(file: &ConfigText, environment: &Environment, config: &mut Config) 
     settings::read_file(&fields, &mut config.settings, &mut config.problems);
     config.take_import(import::read_file(&fields));
     config.local = local::read_file(&fields, &mut config.problems, &mut config.clear_secrets);
+    config.sync = sync::read_file(&fields, &mut config.problems);
     config
         .problems
         .extend(fields.unknown_keys(KeyPlace::TopLevel));

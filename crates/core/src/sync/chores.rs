@@ -97,7 +97,8 @@ exit 0
 }
 "#;
 
-fn enter(root: &HostPath, mark: &RunToken) -> String {
+/// The beginning of every script here: it knows `say` and is in the root.
+pub fn enter(root: &HostPath, mark: &RunToken) -> String {
     let mut script = String::from("LC_ALL=C; export LC_ALL; unset CDPATH\n");
     let _ = writeln!(script, "say() {{ printf 'RSMCP:%s:%s\\n' {mark} \"$1\"; }}");
     script.push_str(&assignment("root", root.as_bytes()));

@@ -10,6 +10,7 @@ mod packed;
 pub mod path;
 pub mod plan;
 pub mod receive;
+pub mod remembered;
 pub mod revision;
 pub mod roots;
 pub mod safety;

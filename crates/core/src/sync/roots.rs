@@ -179,6 +179,11 @@ impl LocalRoots {
         LocalRoots { places, open, keys }
     }
 
+    /// The user's home directory, where it is known.
+    pub fn home(&self) -> Option<&CleanPath> {
+        self.places.home.as_ref()
+    }
+
     /// Whether a sync may use the path, and what in it must be left alone.
     pub fn judge(&self, path: &CleanPath) -> Result<Allowed, RootRefusal> {
         let refused = || path.0.clone();

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::files::FirstEntries;
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::path::shown;
@@ -128,7 +128,7 @@ impl Engine {
         })
     }
 
-    async fn scanner(&self, sandbox: &dyn Sandbox) -> Result<Scanner, Failure> {
+    pub(super) async fn scanner(&self, sandbox: &dyn Sandbox) -> Result<Scanner, Failure> {
         let name = sandbox.description().name.as_str();
         let known = self.scanners().get(name).copied();
         if let Some(scanner) = known {
@@ -139,7 +139,7 @@ impl Engine {
         Ok(scanner)
     }
 
-    fn forget_scanner(&self, sandbox: &dyn Sandbox) {
+    pub(super) fn forget_scanner(&self, sandbox: &dyn Sandbox) {
         self.scanners().remove(sandbox.description().name.as_str());
     }
 
@@ -195,7 +195,7 @@ async fn collect(
         match read {
             Ok(collected) => return Ok(collected),
             Err(_) if answer.len() > LONG_ANSWER => {}
-            Err(error) => return Err(unfinished(sandbox, &error)),
+            Err(error) => return Err(questions::unfinished_scan(sandbox, &error)),
         }
     }
     let collector = Collector::new(&mark, scanner, request);
@@ -218,26 +218,14 @@ async fn stream(
         };
         if read == 0 {
             let finished = collector.finish();
-            return finished.map_err(|error| unfinished(sandbox, &error));
+            return finished.map_err(|error| questions::unfinished_scan(sandbox, &error));
         }
         collector
             .feed(chunk.get(..read).unwrap_or_default())
-            .map_err(|error| unfinished(sandbox, &error))?;
+            .map_err(|error| questions::unfinished_scan(sandbox, &error))?;
         if collector.has_enough() {
             return Ok(collector.stop());
         }
-    }
-}
-
-fn unfinished(sandbox: &dyn Sandbox, error: &ScanError) -> Failure {
-    let name = &sandbox.description().name;
-    let text = format!("sandbox `{name}`: {}", Failure::chain(error));
-    match error {
-        ScanError::BrokenOff { .. } => Failure::new(Code::LinkLost, text)
-            .hint("nothing was changed; call again")
-            .retry(),
-        ScanError::NotBegun | ScanError::RecordTooLong => Failure::new(Code::RemoteRefused, text)
-            .hint("its shell did not run our script; try exec_bash there"),
     }
 }
 

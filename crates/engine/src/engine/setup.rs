@@ -13,12 +13,14 @@ use remote_sandbox_core::secret::Mask;
 
 use super::Engine;
 use crate::audit::Audit;
+use crate::environment;
 use crate::fsio::{self, FileError};
 use crate::local::Locals;
 use crate::run::Registry;
 use crate::sandbox::Sandbox;
 use crate::secrets::{KeptSecrets, SecretStore};
 use crate::ssh::{Dialer, HostKeyStore, RouteFinder, SecretKeeper, SshSandbox, known_aliases};
+use crate::sync::LocalPaths;
 
 /// Why the server cannot start at all.
 #[derive(Debug, thiserror::Error)]
@@ -147,6 +149,13 @@ impl Engine {
             mask,
             kept,
             scanners: Mutex::default(),
+            paths: LocalPaths::new(
+                &config.sync,
+                environment,
+                environment::working_directory(),
+                None,
+            ),
+            state,
         })
     }
 }

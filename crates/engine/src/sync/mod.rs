@@ -4,10 +4,35 @@
 //! files as one tar stream, large ones by parts, deletions last. Whatever happens on the way, a name is
 //! always the complete old file or the complete new one.
 
+mod arrived;
+mod compare;
+mod decide;
+mod far;
+mod far_scan;
+mod fetch;
+mod gauge;
+mod gitignores;
+mod large;
+mod local_side;
+mod lock;
+mod outcome;
+mod pack;
+mod pairs;
 mod progress;
+mod remember;
 mod report;
 mod request;
+mod roots;
+mod rules;
+mod run;
+mod send;
+mod send_files;
+mod sides;
+mod tidy;
+mod up;
 
 pub use progress::{Figures, Phase, Progress};
-pub use report::{Problem, SyncReport};
-pub use request::{SyncRequest, Way};
+pub use report::{PlanReport, PlannedActions, Problem, SyncReport};
+pub use request::{SyncRequest, USUAL_MIRROR, Way};
+pub use roots::{LocalPaths, Resolved};
+pub(crate) use run::Prepared;

@@ -51,3 +51,36 @@ pub struct SyncReport {
     /// Bytes per second.
     pub rate_bytes_s: u64,
 }
+
+/// What a sync would do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanReport {
+    /// The path on this machine, absolute.
+    pub local_path: String,
+    /// The path in the sandbox, absolute where it is known.
+    pub remote_path: String,
+    /// Each kind of action that occurs.
+    pub actions: Vec<PlannedActions>,
+    /// How many entries would be deleted: the number for `confirm_delete`.
+    pub deletes: u64,
+    /// Why nothing would be deleted without that number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delete_refused: Option<String>,
+    /// What could not be looked at, in all.
+    pub scan_problems: u64,
+    /// The first of these.
+    pub problems: Vec<Problem>,
+}
+
+/// One kind of action in a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedActions {
+    /// Which kind.
+    pub action: String,
+    /// How often it occurs.
+    pub count: u64,
+    /// The bytes of the files in it.
+    pub bytes: u64,
+    /// The first paths.
+    pub first: Vec<String>,
+}

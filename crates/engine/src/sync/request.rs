@@ -3,6 +3,9 @@
 use remote_sandbox_core::sync::plan::{Direction, PlanOptions};
 use serde::{Deserialize, Serialize};
 
+/// Where a download goes when nobody says: always a directory, also for a single file.
+pub const USUAL_MIRROR: &str = "./remote_mirror";
+
 /// Which way files go, as a record keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

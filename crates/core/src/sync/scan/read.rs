@@ -51,6 +51,12 @@ pub enum ScanProblem {
         /// Its path, escaped.
         shown: String,
     },
+    /// A link that was to be followed leads to a place that may not be used.
+    #[error("the link `{shown}` leads to a place that a sync may not use")]
+    Outside {
+        /// Its path, escaped.
+        shown: String,
+    },
     /// A path was refused.
     #[error("an entry was refused")]
     Path(#[from] PathError),
@@ -66,6 +72,21 @@ pub enum ScanProblem {
         /// Its exit status.
         status: u32,
     },
+}
+
+impl ScanProblem {
+    /// The path it is about, escaped; empty where it is about the whole.
+    pub fn path(&self) -> String {
+        match self {
+            ScanProblem::Unreadable { shown }
+            | ScanProblem::Vanished { shown }
+            | ScanProblem::Loop { shown }
+            | ScanProblem::Outside { shown }
+            | ScanProblem::Garbled { shown } => shown.clone(),
+            ScanProblem::Path(error) => error.shown.clone(),
+            ScanProblem::Status { .. } => String::new(),
+        }
+    }
 }
 
 /// One thing a scan has found.

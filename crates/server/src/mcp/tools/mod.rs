@@ -5,9 +5,11 @@ mod exec;
 mod files;
 mod jobs;
 mod sandboxes;
+mod sync;
 
 pub use files::file_list;
 pub use sandboxes::sandbox_list;
+pub use sync::sync_result;
 
 use std::sync::Arc;
 
@@ -140,6 +142,7 @@ pub(super) fn offered(is_offered: impl Fn(Toolset) -> bool) -> Vec<Definition> {
     definitions.extend(exec::definitions());
     definitions.extend(files::definitions());
     definitions.extend(jobs::definitions());
+    definitions.extend(sync::definitions());
     definitions.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
     definitions
 }

@@ -1,0 +1,70 @@
+import errno, hashlib, os, stat, struct, sys
+old_path, new_path, mark = os.fsencode(sys.argv[1]), os.fsencode(sys.argv[2]), sys.argv[3]
+size, mode, mtime = int(sys.argv[4]), int(sys.argv[5], 8), int(sys.argv[6])
+source = sys.stdin.buffer
+step = 1 << 20
+class Stop(Exception):
+    pass
+def take(count):
+    data = source.read(count)
+    if len(data) != count:
+        raise Stop("cut")
+    return data
+def put(data):
+    global left
+    left -= len(data)
+    if left < 0:
+        raise Stop("size")
+    whole.update(data)
+    while data:
+        data = data[os.write(new, data):]
+def copy(offset, length):
+    while length:
+        data = os.pread(old, min(length, step), offset)
+        if not data:
+            raise Stop("old")
+        put(data)
+        offset += len(data)
+        length -= len(data)
+def build():
+    while True:
+        letter = take(1)
+        if letter == b"C":
+            copy(*struct.unpack(">QQ", take(16)))
+        elif letter == b"D":
+            length = struct.unpack(">I", take(4))[0]
+            while length:
+                data = take(min(length, step))
+                put(data)
+                length -= len(data)
+        elif letter == b"E":
+            break
+        else:
+            raise Stop("cut")
+    if left or take(32) != whole.digest():
+        raise Stop("hash")
+    os.fchmod(new, mode)
+    os.utime(new, ns=(mtime, mtime))
+verdict = "ok"
+left, whole, new = size, hashlib.sha256(), None
+try:
+    try:
+        old = os.open(old_path, os.O_RDONLY | os.O_NONBLOCK)
+        if not stat.S_ISREG(os.fstat(old).st_mode):
+            raise Stop("old")
+    except OSError:
+        raise Stop("old")
+    try:
+        os.unlink(new_path)
+    except FileNotFoundError:
+        pass
+    new = os.open(new_path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    build()
+    os.close(new)
+except Stop as stop:
+    verdict = stop.args[0]
+except OSError as error:
+    verdict = "space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "failed:%d" % (error.errno or 0)
+if verdict != "ok" and new is not None:
+    os.unlink(new_path)
+sys.stdout.write("RSMCP:%s:apply:%s\n" % (mark, verdict))

@@ -1,0 +1,194 @@
+//! Finds the blocks of an old file in new content.
+
+use super::rolling::{Roller, Sum};
+use super::signature::Signature;
+
+/// How the next part of the new file comes about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Instruction {
+    /// It is a part of the old file.
+    Copy {
+        /// Where that part begins in the old file.
+        offset: u64,
+        /// Its length.
+        length: u64,
+    },
+    /// It is new.
+    Data {
+        /// Where it begins in the new file.
+        offset: u64,
+        /// Its length.
+        length: u64,
+    },
+}
+
+/// Goes through new content piece by piece; what it holds is bounded by a block and a piece.
+#[derive(Debug)]
+pub struct Matcher<'a> {
+    signature: &'a Signature,
+    block: usize,
+    roller: Roller,
+    /// Content from the window on, and what of the last piece lies before it.
+    held: Vec<u8>,
+    /// Where the window begins in it.
+    at: usize,
+    /// Where it begins in the new file.
+    place: u64,
+    sum: Option<Sum>,
+    /// Up to where the new file is told.
+    told: u64,
+    /// The block that may come next, since the one before it just did.
+    expected: Option<u32>,
+    /// What may still grow.
+    pending: Option<Instruction>,
+}
+
+impl<'a> Matcher<'a> {
+    /// A matcher for the blocks of an old file.
+    pub fn new(signature: &'a Signature) -> Self {
+        Matcher {
+            signature,
+            block: signature.block().bytes() as usize,
+            roller: Roller::new(signature.block().bytes()),
+            held: Vec::new(),
+            at: 0,
+            place: 0,
+            sum: None,
+            told: 0,
+            expected: None,
+            pending: None,
+        }
+    }
+
+    /// Takes the next content; tells what is certain by now.
+    pub fn feed(&mut self, content: &[u8], tell: &mut impl FnMut(Instruction)) {
+        self.held.extend_from_slice(content);
+        while let Some(window) = self.held.get(self.at..self.at + self.block) {
+            if let Some(number) = look(self.signature, &mut self.sum, self.expected, window) {
+                self.tell_data(tell);
+                self.tell_copy(number, self.block as u64, tell);
+                self.step(self.block);
+                self.sum = None;
+                let next = number + 1;
+                self.expected = (next < self.signature.whole_blocks()).then_some(next);
+                continue;
+            }
+            self.expected = None;
+            if !self.roll() {
+                break;
+            }
+        }
+        // Nothing before the window is needed any more.
+        self.tell_data(tell);
+        self.held.drain(..self.at);
+        self.at = 0;
+    }
+
+    /// Moves the window to where its sum may be one of a block; false when the content ends before.
+    fn roll(&mut self) -> bool {
+        let Some(mut sum) = self.sum else {
+            return false;
+        };
+        let behind = self.held.get(self.at..).unwrap_or_default();
+        let ahead = behind.get(self.block..).unwrap_or_default();
+        let mut moved = 0;
+        let mut found = false;
+        for (out, into) in behind.iter().zip(ahead) {
+            sum = self.roller.roll(sum, *out, *into);
+            moved += 1;
+            if self.signature.may_have(sum) {
+                found = true;
+                break;
+            }
+        }
+        self.sum = Some(sum);
+        self.step(moved);
+        found
+    }
+
+    /// Ends the content: the short block at the end of the old file may stand at the end of the new one.
+    pub fn finish(mut self, tell: &mut impl FnMut(Instruction)) {
+        let left = self.held.len() - self.at;
+        let rest = self.signature.rest();
+        let last = self.signature.whole_blocks();
+        let tail = self.held.len().checked_sub(rest);
+        let tail = tail.filter(|from| rest > 0 && *from >= self.at);
+        let is_last = tail
+            .and_then(|from| self.held.get(from..))
+            .is_some_and(|tail| self.signature.is_block(last, tail));
+        if is_last {
+            self.step(left - rest);
+            self.tell_data(tell);
+            self.tell_copy(last, rest as u64, tell);
+        } else {
+            self.step(left);
+            self.tell_data(tell);
+        }
+        if let Some(instruction) = self.pending {
+            tell(instruction);
+        }
+    }
+
+    fn step(&mut self, bytes: usize) {
+        self.at += bytes;
+        self.place += bytes as u64;
+    }
+
+    /// What lies before the window and is not told yet is new.
+    fn tell_data(&mut self, tell: &mut impl FnMut(Instruction)) {
+        let length = self.place - self.told;
+        if length == 0 {
+            return;
+        }
+        let offset = self.told;
+        self.told = self.place;
+        self.pending = match self.pending {
+            Some(Instruction::Data {
+                offset,
+                length: before,
+            }) => Some(Instruction::Data {
+                offset,
+                length: before + length,
+            }),
+            earlier => {
+                earlier.into_iter().for_each(&mut *tell);
+                Some(Instruction::Data { offset, length })
+            }
+        };
+    }
+
+    fn tell_copy(&mut self, number: u32, length: u64, tell: &mut impl FnMut(Instruction)) {
+        let from = u64::from(number) * self.block as u64;
+        self.told += length;
+        self.pending = match self.pending {
+            Some(Instruction::Copy {
+                offset,
+                length: before,
+            }) if offset + before == from => Some(Instruction::Copy {
+                offset,
+                length: before + length,
+            }),
+            earlier => {
+                earlier.into_iter().for_each(&mut *tell);
+                Some(Instruction::Copy {
+                    offset: from,
+                    length,
+                })
+            }
+        };
+    }
+}
+
+/// The block that a window is. After one block mostly the next one follows, which is found without a sum.
+fn look(
+    signature: &Signature,
+    sum: &mut Option<Sum>,
+    expected: Option<u32>,
+    window: &[u8],
+) -> Option<u32> {
+    if let Some(number) = expected.filter(|number| signature.is_block(*number, window)) {
+        return Some(number);
+    }
+    let sum = *sum.get_or_insert_with(|| Sum::of(window));
+    signature.find(sum, window)
+}

@@ -1,0 +1,274 @@
+//! A file that is being written under a temporary name.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use remote_sandbox_core::ids::RunToken;
+use remote_sandbox_core::sync::entry::CARRIED_MODE;
+use remote_sandbox_core::sync::temporary::{is_temporary, temporary_name};
+use remote_sandbox_core::sync::{Entry, Kind, Mtime, RelPath};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, RenameFlags, fchmod, futimens, renameat, renameat_with, symlinkat,
+    unlinkat,
+};
+use rustix::io::Errno;
+
+use super::BeneathError;
+use super::open::open_below;
+use super::stat::{is_same, look_at, times};
+use super::tree::{Parent, Tree};
+
+/// From this size on it is asked first whether there is room.
+const LARGE: u64 = 8 * 1024 * 1024;
+
+const PRIVATE: Mode = Mode::from_raw_mode(0o600);
+
+/// A file under a temporary name; it is removed again unless it is committed or kept.
+#[derive(Debug)]
+pub struct NewFile {
+    file: File,
+    place: Place,
+}
+
+/// A temporary name in an open directory, and the name that it shall get.
+#[derive(Debug)]
+struct Place {
+    directory: OwnedFd,
+    temporary: String,
+    path: RelPath,
+    is_taken: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_taken {
+            let _ = unlinkat(&self.directory, self.temporary.as_str(), AtFlags::empty());
+        }
+    }
+}
+
+impl Tree {
+    /// Begins a file beside the place it shall get; `size_bytes` is what is expected of it.
+    pub fn begin_file(
+        &self,
+        path: &RelPath,
+        transfer: &RunToken,
+        number: u64,
+        size_bytes: u64,
+    ) -> Result<NewFile, BeneathError> {
+        if size_bytes >= LARGE && self.free_bytes().is_some_and(|free| free < size_bytes) {
+            return Err(BeneathError::of("write", path, Errno::NOSPC));
+        }
+        let mut place = self.place(path, temporary_name(transfer, number))?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let name = place.temporary.as_bytes();
+        let file = open_below(place.directory.as_fd(), name, flags, PRIVATE)
+            .map_err(|error| BeneathError::of("write", path, error))?;
+        place.is_taken = true;
+        Ok(NewFile {
+            file: File::from(file),
+            place,
+        })
+    }
+
+    /// Begins or continues a file under a temporary name that is the same every time; what it holds stays.
+    pub fn begin_resumable(&self, path: &RelPath, name: &str) -> Result<NewFile, BeneathError> {
+        if !is_temporary(name.as_bytes()) {
+            return Err(BeneathError::NotTemporary {
+                name: name.to_owned(),
+            });
+        }
+        let failed = |error| BeneathError::of("write", path, error);
+        let mut place = self.place(path, name.to_owned())?;
+        let found = look_at(place.directory.as_fd(), name.as_bytes(), path).map_err(failed)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = match found {
+            None => flags | OFlags::EXCL,
+            Some(found) if found.kind.is_file() => flags,
+            Some(found) => {
+                return Err(BeneathError::NotAFile {
+                    shown: path.shown().text,
+                    kind: found.kind.name(),
+                });
+            }
+        };
+        let file = open_below(place.directory.as_fd(), name.as_bytes(), flags, PRIVATE);
+        let file = File::from(file.map_err(failed)?);
+        let about = file
+            .metadata()
+            .map_err(|error| BeneathError::of("look at", path, error))?;
+        // A second name or another owner: somebody else put it there, to have something overwritten or to read along.
+        let is_ours = about.uid() == rustix::process::geteuid().as_raw() && about.nlink() == 1;
+        if !about.is_file() || !is_ours {
+            return Err(BeneathError::Changed {
+                shown: path.shown().text,
+            });
+        }
+        place.is_taken = true;
+        Ok(NewFile { file, place })
+    }
+
+    /// Makes a link that says `target`, byte for byte, in one step.
+    pub fn make_link(
+        &self,
+        path: &RelPath,
+        target: &[u8],
+        transfer: &RunToken,
+        number: u64,
+        replaces: Option<&Entry>,
+    ) -> Result<(), BeneathError> {
+        let mut place = self.place(path, temporary_name(transfer, number))?;
+        symlinkat(target, &place.directory, place.temporary.as_str())
+            .map_err(|error| BeneathError::of("make the link", path, error))?;
+        place.is_taken = true;
+        place.settle(replaces)
+    }
+
+    fn place(&self, path: &RelPath, temporary: String) -> Result<Place, BeneathError> {
+        let failed = |error: Errno| BeneathError::of("write", path, error);
+        let directory = match self.parent(path).map_err(failed)? {
+            Parent::Below(directory) => directory,
+            Parent::Root(handle) => handle
+                .try_clone_to_owned()
+                .map_err(|error| BeneathError::of("write", path, error))?,
+        };
+        Ok(Place {
+            directory,
+            temporary,
+            path: path.clone(),
+            is_taken: false,
+        })
+    }
+}
+
+impl Place {
+    /// Gives it its name, if what is there now is what was seen before.
+    fn settle(mut self, replaces: Option<&Entry>) -> Result<(), BeneathError> {
+        let failed = |error| BeneathError::of("write", &self.path, error);
+        let changed = || BeneathError::Changed {
+            shown: self.path.shown().text,
+        };
+        let name = self.path.name();
+        let found = look_at(self.directory.as_fd(), name, &self.path).map_err(failed)?;
+        let renamed = match (&found, replaces) {
+            // What is gone already needs no replacing, but nothing may have come instead.
+            (None, _) => self.rename_to_free_name(),
+            (Some(_), None) => return Err(changed()),
+            (Some(now), Some(seen)) if !is_same(seen, now) => return Err(changed()),
+            (Some(now), Some(_)) => match now.kind {
+                Kind::File | Kind::Link { .. } => renameat(
+                    &self.directory,
+                    self.temporary.as_str(),
+                    &self.directory,
+                    name,
+                ),
+                Kind::Directory | Kind::Special(_) => {
+                    return Err(BeneathError::NotAFile {
+                        shown: self.path.shown().text,
+                        kind: now.kind.name(),
+                    });
+                }
+            },
+        };
+        match renamed {
+            Ok(()) => {
+                self.is_taken = false;
+                Ok(())
+            }
+            Err(Errno::EXIST | Errno::ISDIR) => Err(changed()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn rename_to_free_name(&self) -> Result<(), Errno> {
+        let (from, to) = (self.temporary.as_str(), self.path.name());
+        let only_new = RenameFlags::NOREPLACE;
+        match renameat_with(&self.directory, from, &self.directory, to, only_new) {
+            // Some file systems and kernels do not know the flag; the look just before has to do.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP | Errno::PERM) => {
+                renameat(&self.directory, from, &self.directory, to)
+            }
+            renamed => renamed,
+        }
+    }
+}
+
+impl NewFile {
+    /// Where the file shall lie.
+    pub fn path(&self) -> &RelPath {
+        &self.place.path
+    }
+
+    /// The file itself, for reading back what it holds.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Writes at a place in the file.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), BeneathError> {
+        self.file
+            .write_all_at(bytes, offset)
+            .map_err(|error| self.failed(error))
+    }
+
+    /// Writes at the end of what was written.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<(), BeneathError> {
+        let written = self.file.write_all(bytes);
+        written.map_err(|error| self.failed(error))
+    }
+
+    /// Makes the file so long, and no longer.
+    pub fn set_length(&self, size_bytes: u64) -> Result<(), BeneathError> {
+        self.file
+            .set_len(size_bytes)
+            .map_err(|error| self.failed(error))
+    }
+
+    /// Waits until the content is on the disk.
+    pub fn sync(&self) -> Result<(), BeneathError> {
+        self.file.sync_all().map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: io::Error) -> BeneathError {
+        BeneathError::of("write", &self.place.path, error)
+    }
+
+    /// Leaves the temporary file for a later attempt instead of removing it.
+    pub fn keep(&mut self) {
+        self.place.is_taken = false;
+    }
+
+    /// Gives the file its permissions, its time and its name, if what it replaces is still what the scan saw.
+    pub fn commit(
+        self,
+        mode: u16,
+        mtime: Mtime,
+        replaces: Option<&Entry>,
+    ) -> Result<(), BeneathError> {
+        self.dress(mode, mtime)
+            .map_err(|error| self.failed(error.into()))?;
+        let NewFile { file, place } = self;
+        drop(file);
+        place.settle(replaces)
+    }
+
+    fn dress(&self, mode: u16, mtime: Mtime) -> Result<(), Errno> {
+        fchmod(
+            &self.file,
+            Mode::from_raw_mode((mode & CARRIED_MODE).into()),
+        )?;
+        futimens(&self.file, &times(mtime))
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}

@@ -1,0 +1,183 @@
+//! Syncs trees between this machine and a sandbox.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use remote_sandbox_core::failure::{Code, Failure};
+use tokio_util::sync::CancellationToken;
+
+use super::Engine;
+use crate::audit::BeginRow;
+use crate::call::{CallContext, Progress as CallProgress};
+use crate::sandbox::Sandbox;
+use crate::sync::{Figures, Phase, PlanReport, Prepared, Progress, SyncReport, SyncRequest, Way};
+use crate::transfer::Started;
+
+/// How often a caller is told how far it has come.
+const TELL_EVERY: Duration = Duration::from_millis(500);
+
+/// Where a sync is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Where {
+    /// Within the call when it is small, else in the background.
+    BySize,
+    /// Within the call, whatever its size.
+    Here,
+    /// In the background, whatever its size.
+    Background,
+    /// Nowhere: only the plan is wanted.
+    Nowhere,
+}
+
+/// What a sync has come to.
+#[derive(Debug)]
+pub enum SyncAnswer {
+    /// It is done.
+    Done(Box<SyncReport>),
+    /// This is what it would do.
+    Planned(Box<PlanReport>),
+    /// It goes on in the background.
+    Background(Started),
+}
+
+impl Engine {
+    /// Makes one tree like another.
+    pub async fn sync(
+        &self,
+        context: &CallContext,
+        request: SyncRequest,
+        place: Where,
+        progress: &Arc<Progress>,
+    ) -> Result<SyncAnswer, Failure> {
+        let sandbox = self.sandbox(Some(&request.sandbox))?;
+        self.record_sync(context, sandbox.as_ref(), &request)?;
+        self.kept.learn().await;
+        let work = self.sync_there(context, sandbox, request, place, progress);
+        tokio::pin!(work);
+        let mut tick = tokio::time::interval(TELL_EVERY);
+        let answer = loop {
+            tokio::select! {
+                answer = &mut work => break answer,
+                () = context.cancel.cancelled() => {
+                    progress.enter(Phase::Cancelled);
+                    break Err(Failure::new(Code::Cancelled, "the sync was cancelled")
+                        .hint("what has arrived stays; sync again to go on"));
+                }
+                _ = tick.tick() => tell(context, &progress.figures()),
+            }
+        };
+        answer.map_err(|failure| failure.masked(&self.mask))
+    }
+
+    async fn sync_there(
+        &self,
+        context: &CallContext,
+        sandbox: Arc<dyn Sandbox>,
+        request: SyncRequest,
+        place: Where,
+        progress: &Arc<Progress>,
+    ) -> Result<SyncAnswer, Failure> {
+        if place == Where::Background {
+            return self.sync_later(context, request).await;
+        }
+        let prepared = self.prepare(sandbox, &request, progress).await?;
+        if place == Where::Nowhere {
+            return Ok(SyncAnswer::Planned(Box::new(prepared.plan())));
+        }
+        prepared.check()?;
+        let (files, bytes) = prepared.size();
+        let settings = self.settings();
+        let is_large = files > settings.inline_sync_max_files
+            || bytes > settings.inline_sync_max_bytes
+            || settings.inline_sync_max_files == 0
+            || settings.inline_sync_max_bytes == 0;
+        if place == Where::BySize && is_large {
+            drop(prepared);
+            return self.sync_later(context, request).await;
+        }
+        let report = prepared.carry_out(progress).await?;
+        Ok(SyncAnswer::Done(Box::new(report)))
+    }
+
+    /// Does a sync to its end, in this process.
+    pub async fn sync_now(
+        &self,
+        request: &SyncRequest,
+        progress: Arc<Progress>,
+        cancel: CancellationToken,
+    ) -> Result<SyncReport, Failure> {
+        progress.enter(Phase::Connecting);
+        let sandbox = self.sandbox(Some(&request.sandbox))?;
+        self.kept.learn().await;
+        let work = async {
+            let prepared = self.prepare(sandbox, request, &progress).await?;
+            prepared.carry_out(&progress).await
+        };
+        let done = tokio::select! {
+            done = work => done,
+            () = cancel.cancelled() => Err(Failure::new(Code::Cancelled, "the sync was cancelled")),
+        };
+        done.map_err(|failure| failure.masked(&self.mask))
+    }
+
+    async fn prepare(
+        &self,
+        sandbox: Arc<dyn Sandbox>,
+        request: &SyncRequest,
+        progress: &Progress,
+    ) -> Result<Prepared, Failure> {
+        let scanner = self.scanner(sandbox.as_ref()).await?;
+        Prepared::look(
+            sandbox,
+            scanner,
+            &self.paths,
+            &self.state,
+            request,
+            progress,
+        )
+        .await
+    }
+
+    async fn sync_later(
+        &self,
+        context: &CallContext,
+        request: SyncRequest,
+    ) -> Result<SyncAnswer, Failure> {
+        let started = self.start_transfer(context, request).await?;
+        Ok(SyncAnswer::Background(started))
+    }
+
+    fn record_sync(
+        &self,
+        context: &CallContext,
+        sandbox: &dyn Sandbox,
+        request: &SyncRequest,
+    ) -> Result<(), Failure> {
+        let (tool, arrow) = match request.way {
+            Way::Up => ("sync_local_to_remote", "->"),
+            Way::Down => ("sync_remote_to_local", "<-"),
+        };
+        let paths = format!("{} {arrow} {}", request.local_path, request.remote_path);
+        self.record(&BeginRow {
+            principal: context.principal.as_str(),
+            call: &context.call,
+            tool,
+            sandbox: sandbox.description().name.as_str(),
+            run: "",
+            command: &paths,
+            cwd: None,
+        })
+    }
+}
+
+fn tell(context: &CallContext, figures: &Figures) {
+    let phase = format!("{:?}", figures.phase).to_lowercase();
+    let message = match figures.files_total {
+        0 => phase,
+        total => format!("{phase}: {} of {total} files", figures.files_done),
+    };
+    context.progress.send_replace(CallProgress {
+        message,
+        bytes: figures.bytes_done,
+    });
+}

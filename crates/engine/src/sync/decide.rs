@@ -1,0 +1,112 @@
+//! What a plan comes to, before any of it is carried out.
+
+use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::sync::RelPath;
+use remote_sandbox_core::sync::plan::{Action, PlanError, Summary, Word};
+use remote_sandbox_core::sync::safety::{DeleteRequest, RootPlace, allow_deletes};
+
+use super::request::Way;
+use super::sides::Sides;
+
+/// A plan in numbers, and what has to be known before it is carried out.
+#[derive(Debug)]
+pub(super) struct Decision {
+    pub(super) summary: Summary,
+    /// Directories of the target that give way to something else.
+    pub(super) replaced: Vec<RelPath>,
+    source_entries: u64,
+    target_files: u64,
+}
+
+impl Decision {
+    /// Goes through the plan once.
+    pub(super) fn of(sides: &Sides) -> Result<Decision, Failure> {
+        let mut plan = sides.plan();
+        let mut summary = Summary::default();
+        let mut replaced = Vec::new();
+        for action in plan.by_ref() {
+            let action = action.map_err(|error| out_of_order(&error))?;
+            summary.add(&action);
+            if let Action::SendFile {
+                replaces: Some(target),
+                ..
+            }
+            | Action::SendLink {
+                replaces: Some(target),
+                ..
+            } = &action
+                && target.kind.is_directory()
+            {
+                replaced.push(target.path.clone());
+            }
+        }
+        let seen = plan.seen();
+        Ok(Decision {
+            summary,
+            replaced,
+            source_entries: seen.source_entries,
+            target_files: seen.target_files,
+        })
+    }
+
+    /// Files and links to be sent.
+    pub(super) fn files(&self) -> u64 {
+        let count = |word| self.summary.of(word).count;
+        count(Word::SendFile) + count(Word::SendLink) + count(Word::CompareContent)
+    }
+
+    /// Their bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        let bytes = |word| self.summary.of(word).bytes;
+        bytes(Word::SendFile) + bytes(Word::CompareContent)
+    }
+
+    /// Whether what would be deleted may be.
+    pub(super) fn allow_deletes(&self, sides: &Sides) -> Result<(), Failure> {
+        if !sides.request.delete_extras && self.summary.deleted() == 0 {
+            return Ok(());
+        }
+        let here = sides.local_root.as_path().as_os_str().as_encoded_bytes();
+        let there = sides.far_location();
+        let home = sides.rules.home();
+        let local = RootPlace {
+            location: here,
+            home: home.map(|home| home.as_path().as_os_str().as_encoded_bytes()),
+        };
+        let remote = RootPlace {
+            location: &there,
+            home: Some(&sides.far_home),
+        };
+        let (source, target) = match sides.request.way {
+            Way::Up => (local, remote),
+            Way::Down => (remote, local),
+        };
+        let request = DeleteRequest {
+            source: Some(source),
+            target,
+            source_entries: self.source_entries,
+            target_files: self.target_files,
+            scan_problems: sides.problem_count,
+            confirmed: sides.request.confirm_delete,
+        };
+        allow_deletes(&request, &self.summary).map_err(|refusal| {
+            let first = self.summary.first_deleted();
+            let first: Vec<&str> = first
+                .iter()
+                .take(5)
+                .map(|path| path.text.as_str())
+                .collect();
+            let mut text = refusal.to_string();
+            if !first.is_empty() {
+                text = format!("{text} (first: {})", first.join(", "));
+            }
+            Failure::new(Code::DeleteRefused, text).hint(refusal.hint())
+        })
+    }
+}
+
+/// A side that contradicts itself.
+pub(super) fn out_of_order(error: &PlanError) -> Failure {
+    Failure::new(Code::RemoteRefused, error.to_string())
+        .hint("nothing was changed; look at the folder with list_remote_files")
+}

@@ -1,0 +1,139 @@
+//! The other side of a sync: one program there at a time, with a list going in and words coming out.
+
+use std::time::Duration;
+
+use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::ids::RunToken;
+use remote_sandbox_core::sync::chores::{
+    Removal, mode_script, parse_modes, parse_removed, parse_space, path_list, remove_script,
+    space_script, times_script,
+};
+use remote_sandbox_core::sync::scan::{HostPath, Scanner};
+use remote_sandbox_core::sync::{Mtime, RelPath};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::sandbox::Sandbox;
+use crate::shell::{StreamEnd, StreamError};
+
+/// A short question is answered within this time.
+pub(super) const QUESTION_LIMIT: Duration = Duration::from_secs(60);
+
+/// The most that a program may say; a list of paths that failed is far shorter.
+const MOST_SAID: u64 = 64 * 1024 * 1024;
+
+/// A new mark for a script.
+pub(super) fn new_mark() -> RunToken {
+    RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes())
+}
+
+/// The root of a sync in a sandbox.
+#[derive(Clone)]
+pub(super) struct Far<'a> {
+    pub(super) sandbox: &'a dyn Sandbox,
+    pub(super) root: HostPath,
+    pub(super) scanner: Scanner,
+}
+
+impl Far<'_> {
+    /// A path below the root, as scripts take it.
+    pub(super) fn below(&self, path: &RelPath) -> HostPath {
+        let root = self.root.as_bytes();
+        let slash: &[u8] = if root.ends_with(b"/") { b"" } else { b"/" };
+        let path = [root, slash, path.as_bytes()].concat();
+        // Both parts were paths, and the whole is only longer.
+        HostPath::parse(&path).unwrap_or_else(|_| self.root.clone())
+    }
+
+    /// Something that did not work there.
+    pub(super) fn failure(&self, code: Code, words: &str) -> Failure {
+        let name = &self.sandbox.description().name;
+        Failure::new(code, format!("sandbox `{name}`: {words}"))
+    }
+
+    /// What a stream that broke means.
+    pub(super) fn broken(&self, error: &StreamError) -> Failure {
+        self.failure(Code::LinkLost, &Failure::chain(error))
+            .hint("sync again: it goes on where it stopped")
+            .retry()
+    }
+
+    /// A script that did not come to its end.
+    fn unfinished(&self, end: &StreamEnd, what: &str) -> Failure {
+        let words = match end.words.is_empty() {
+            true => format!("{what} did not come to its end"),
+            false => format!("{what} did not work: {}", end.words),
+        };
+        self.failure(Code::RemoteRefused, &words)
+            .hint("look at the folder there with list_remote_files")
+    }
+
+    /// Runs a script with bytes on its standard input; what it said, and how it ended.
+    pub(super) async fn converse(
+        &self,
+        script: &str,
+        input: &[u8],
+    ) -> Result<(Vec<u8>, StreamEnd), Failure> {
+        let mut stream = self.sandbox.open(&["sh", "-c", script]).await?;
+        let mut said = Vec::new();
+        let (give, take) = (&mut stream.input, &mut stream.output);
+        let giving = async {
+            // A program that ends before it has read everything says why by itself.
+            let _ = give.write_all(input).await;
+            let _ = give.shutdown().await;
+        };
+        let mut take = take.take(MOST_SAID);
+        let taking = take.read_to_end(&mut said);
+        let (_, _) = tokio::join!(giving, taking);
+        let end = stream.end().await.map_err(|error| self.broken(&error))?;
+        Ok((said, end))
+    }
+
+    /// Removes what is on the list; what is still there afterwards.
+    pub(super) async fn remove(
+        &self,
+        removal: Removal,
+        paths: &[RelPath],
+    ) -> Result<Vec<RelPath>, Failure> {
+        if paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mark = new_mark();
+        let script = remove_script(&self.root, removal, &mark);
+        let (said, end) = self.converse(&script, &path_list(paths.iter())).await?;
+        let left = parse_removed(&mark, &said);
+        left.ok_or_else(|| self.unfinished(&end, "deleting"))
+    }
+
+    /// Sets permissions; the words of the host where not all could be set.
+    pub(super) async fn set_mode(
+        &self,
+        mode: u16,
+        paths: &[RelPath],
+    ) -> Result<Option<String>, Failure> {
+        let mark = new_mark();
+        let script = mode_script(&self.root, mode, &mark);
+        let (said, end) = self.converse(&script, &path_list(paths.iter())).await?;
+        match parse_modes(&mark, &said) {
+            Some(true) => Ok(None),
+            Some(false) => Ok(Some(end.words)),
+            None => Err(self.unfinished(&end, "setting permissions")),
+        }
+    }
+
+    /// Sets times to the nanosecond, as far as the host can.
+    pub(super) async fn set_times(&self, times: &[(RelPath, Mtime)]) -> Result<(), Failure> {
+        for part in times.chunks(500) {
+            let script = times_script(&self.root, part, &new_mark());
+            self.sandbox.ask(script, QUESTION_LIMIT).await?;
+        }
+        Ok(())
+    }
+
+    /// How much room there is, where the host can tell.
+    pub(super) async fn free_bytes(&self) -> Result<Option<u64>, Failure> {
+        let mark = new_mark();
+        let script = space_script(&self.root, &mark);
+        let answer = self.sandbox.ask(script, QUESTION_LIMIT).await?;
+        Ok(parse_space(&mark, &answer))
+    }
+}

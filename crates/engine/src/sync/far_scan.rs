@@ -1,0 +1,90 @@
+//! The scan of a tree in a sandbox.
+
+use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::sync::scan::{
+    Found, ScanError, ScanProblem, ScanReader, ScanRequest, ScanSummary, SortedBy, scan_script,
+};
+use remote_sandbox_core::sync::{EntryList, ListError, SortedEntries};
+use tokio::io::AsyncReadExt as _;
+
+use super::far::new_mark;
+use crate::questions;
+use crate::sandbox::Sandbox;
+
+/// Bytes that are taken from the stream at once.
+const CHUNK: usize = 64 * 1024;
+
+/// Most problems that are named.
+pub(super) const MOST_PROBLEMS: usize = 100;
+
+/// A tree in a sandbox.
+pub(super) struct FarTree {
+    pub(super) entries: SortedEntries,
+    pub(super) problems: Vec<ScanProblem>,
+    pub(super) problem_count: u64,
+    pub(super) summary: ScanSummary,
+}
+
+/// Lists a tree in a sandbox, sorted.
+pub(super) async fn scan(
+    sandbox: &dyn Sandbox,
+    request: &ScanRequest<'_>,
+) -> Result<FarTree, Failure> {
+    let mark = new_mark();
+    let script = scan_script(request, &mark);
+    let mut stream = sandbox.open(&["sh", "-c", &script]).await?;
+    let mut reader = ScanReader::new(&mark, request.scanner);
+    let mut taken = Taken::default();
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let read = stream.output.read(&mut chunk).await.unwrap_or(0);
+        if read == 0 {
+            break;
+        }
+        let bytes = chunk.get(..read).unwrap_or_default();
+        let fed = reader.feed(bytes, &mut |found| taken.take(found));
+        fed.map_err(|error| questions::unfinished_scan(sandbox, &error))?;
+        if let Some(error) = &taken.full {
+            return Err(too_large(sandbox, error));
+        }
+    }
+    let summary = reader.finish();
+    let summary =
+        summary.map_err(|error: ScanError| questions::unfinished_scan(sandbox, &error))?;
+    debug_assert_eq!(request.sorted_by, SortedBy::Reader);
+    Ok(FarTree {
+        entries: taken.list.sorted(),
+        problems: taken.problems,
+        problem_count: summary.problems,
+        summary,
+    })
+}
+
+#[derive(Default)]
+struct Taken {
+    list: EntryList,
+    problems: Vec<ScanProblem>,
+    full: Option<ListError>,
+}
+
+impl Taken {
+    fn take(&mut self, found: Found) {
+        match found {
+            Found::Entry(entry) => {
+                if let Err(error) = self.list.push(entry) {
+                    self.full.get_or_insert(error);
+                }
+            }
+            Found::Problem(problem) if self.problems.len() < MOST_PROBLEMS => {
+                self.problems.push(problem);
+            }
+            Found::Problem(_) => {}
+        }
+    }
+}
+
+fn too_large(sandbox: &dyn Sandbox, error: &ListError) -> Failure {
+    let name = &sandbox.description().name;
+    Failure::new(Code::Unsupported, format!("sandbox `{name}`: {error}"))
+        .hint("exclude what is not needed, or sync its folders one by one")
+}

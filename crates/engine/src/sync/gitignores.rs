@@ -1,0 +1,72 @@
+//! The `.gitignore` files of a tree that is not on this machine.
+
+use std::fmt::Write as _;
+
+use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::sync::{Filter, RelPath, SortedEntries};
+
+use super::far::{Far, new_mark};
+
+/// The file with rules of a directory.
+const NAME: &[u8] = b".gitignore";
+
+/// More of them than this is no project.
+const MOST_FILES: usize = 2000;
+
+/// The part of such a file that counts.
+const MOST_BYTES: usize = 64 * 1024;
+
+/// Reads them in one go and adds their rules, those of outer directories first.
+pub(super) async fn collect(
+    far: &Far<'_>,
+    entries: &SortedEntries,
+    filter: &mut Filter,
+) -> Result<(), Failure> {
+    let files = entries
+        .iter()
+        .filter(|entry| entry.kind.is_file() && entry.path.name() == NAME);
+    let files: Vec<RelPath> = files.map(|entry| entry.path).take(MOST_FILES).collect();
+    if files.is_empty() {
+        return Ok(());
+    }
+    let list = remote_sandbox_core::sync::chores::path_list(files.iter());
+    let mark = new_mark();
+    let script = script(far, &mark);
+    let (said, _) = far.converse(&script, &list).await?;
+    let border = format!("RSMCP:{mark}:next\n").into_bytes();
+    let mut parts = split(&said, &border);
+    for path in &files {
+        let Some(rules) = parts.next() else {
+            let text = "the .gitignore files could not all be read";
+            return Err(far
+                .failure(Code::RemoteRefused, text)
+                .hint("call again without use_gitignore"));
+        };
+        let directory = path.parent();
+        let added = filter.add_gitignore(directory.as_ref(), rules);
+        added.map_err(|error| far.failure(Code::InvalidParams, &Failure::chain(&error)))?;
+    }
+    Ok(())
+}
+
+fn script(far: &Far<'_>, mark: &remote_sandbox_core::ids::RunToken) -> String {
+    let mut script = remote_sandbox_core::sync::chores::enter(&far.root, mark);
+    let _ = writeln!(
+        script,
+        "xargs -0 sh -c 'for f; do head -c {MOST_BYTES} \"$f\" 2>/dev/null; printf \"RSMCP:{mark}:next\\n\"; done' sh"
+    );
+    script
+}
+
+/// The parts before each border.
+fn split<'a>(bytes: &'a [u8], border: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let at = rest
+            .windows(border.len())
+            .position(|window| window == border)?;
+        let part = rest.get(..at)?;
+        rest = rest.get(at + border.len()..)?;
+        Some(part)
+    })
+}

@@ -1,0 +1,85 @@
+//! Why a large file did not arrive.
+
+use std::io;
+
+use remote_sandbox_core::failure::Failure;
+
+use crate::ssh::sftp::SftpError;
+
+/// Why a large file did not arrive.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LargeError {
+    /// The file on this machine cannot be read or written.
+    #[error("`{path}` cannot be read here")]
+    Local {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The file became another one on the way; nothing of it was put in place.
+    #[error("`{path}` changed while it was on its way")]
+    Changed {
+        /// The file.
+        path: String,
+    },
+    /// The host has no space; nothing of the file is left there.
+    #[error("the host has no space for `{path}`, which needs {needed_bytes} bytes more")]
+    NoSpace {
+        /// The file.
+        path: String,
+        /// What was still to be written.
+        needed_bytes: u64,
+    },
+    /// The link broke; what has arrived is kept, to be continued.
+    #[error("the connection ended while `{path}` was on its way")]
+    Cut {
+        /// The file.
+        path: String,
+        /// How.
+        #[source]
+        source: SftpError,
+    },
+    /// The host refused something.
+    #[error("the host does not take `{path}`")]
+    Refused {
+        /// The file.
+        path: String,
+        /// What it refused.
+        #[source]
+        source: SftpError,
+    },
+    /// There is no way to the host's files now.
+    #[error("{}", .0.message)]
+    Unreachable(Failure),
+    /// This kind of sandbox has no conversation about files.
+    #[error("the sandbox has no file transfer for large files")]
+    NoConversation,
+    /// The path is none on a host.
+    #[error("`{path}` is no path on the host")]
+    Path {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        #[source]
+        source: remote_sandbox_core::sftp::PathError,
+    },
+    /// Something that runs beside the transfer broke.
+    #[error("the work on `{path}` broke off")]
+    Broken {
+        /// The file.
+        path: String,
+    },
+}
+
+impl LargeError {
+    /// What a refusal or a loss means for a file.
+    pub(super) fn host(path: &str, source: SftpError) -> Self {
+        let path = path.to_owned();
+        match source {
+            SftpError::Closed(_) => LargeError::Cut { path, source },
+            source => LargeError::Refused { path, source },
+        }
+    }
+}

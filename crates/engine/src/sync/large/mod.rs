@@ -1,0 +1,23 @@
+//! Large files, one at a time: by parts over several channels, continued where they were cut, and only what changed
+//! where the host has an older one and the link is slow.
+//!
+//! A file is written beside its place under a name that follows from its path, size and time. So a later sync finds
+//! what an earlier one left, asks the host for hashes of it, and sends only what is not right. The file
+//! gets its own name in one step when all of it is there.
+
+mod delta;
+mod error;
+mod place;
+mod resume;
+mod source;
+mod stripes;
+mod upload;
+
+pub(crate) use error::LargeError;
+pub(crate) use upload::{LargeDone, LargeUp, upload_large};
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+#[path = "upload_tests.rs"]
+mod upload_tests;

@@ -1,0 +1,198 @@
+//! A large file on its way to a host.
+
+use std::fs;
+use std::time::Duration;
+
+use remote_sandbox_core::sync::{Entry, Mtime, RelPath};
+
+use super::delta::{self, Built};
+use super::error::LargeError;
+use super::place::Place;
+use super::resume::missing_ranges;
+use super::source::Source;
+use super::stripes::{Pace, Stripes};
+use crate::sandbox::Sandbox;
+use crate::ssh::sftp::{Client, File};
+use crate::sync::Progress;
+
+/// What takes less time than this is sent as a whole; finding out what changed takes about as long.
+const WORTH_A_DELTA: Duration = Duration::from_secs(1);
+
+/// A large file that goes to a host.
+pub(crate) struct LargeUp<'a> {
+    /// The file, opened by somebody who knows that it may be read.
+    pub(crate) file: fs::File,
+    /// What the scan saw of it.
+    pub(crate) entry: &'a Entry,
+    /// The root of the sync on the host.
+    pub(crate) remote_root: &'a [u8],
+    /// Where it goes below that; its directory exists.
+    pub(crate) path: &'a RelPath,
+    /// What the host has there.
+    pub(crate) old: Option<&'a Entry>,
+    /// Whether the host can run `python3`.
+    pub(crate) has_python: bool,
+    /// Whom to tell how far it has come.
+    pub(crate) progress: &'a Progress,
+}
+
+/// A large file that has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LargeDone {
+    /// Bytes of it that were sent, also in vain.
+    pub(crate) sent_bytes: u64,
+    /// Bytes that an earlier transfer had sent.
+    pub(crate) resumed_bytes: u64,
+    /// Whether the host built it out of its old one.
+    pub(crate) is_delta: bool,
+    /// The time it should have, where the protocol could not set it to the nanosecond.
+    pub(crate) pending_mtime: Option<Mtime>,
+}
+
+/// Sends a large file and puts it in its place. When the link breaks, what has arrived is kept for the next time.
+pub(crate) async fn upload_large(
+    far: &dyn Sandbox,
+    job: LargeUp<'_>,
+) -> Result<LargeDone, LargeError> {
+    let source = Source::new(job.file, job.entry);
+    source.check(job.entry.stamp()).await?;
+    let client = far.files().await.map_err(LargeError::Unreachable)?;
+    let upload = Upload {
+        far,
+        client: client.ok_or(LargeError::NoConversation)?,
+        place: Place::new(job.remote_root, job.path, job.entry)?,
+        source,
+        entry: job.entry,
+        old: job
+            .old
+            .filter(|old| job.has_python && delta::is_candidate(old, job.entry)),
+        progress: job.progress,
+    };
+    let done = upload.run().await;
+    if let Err(LargeError::Changed { .. } | LargeError::Local { .. }) = &done {
+        // Nobody will ask for this content again.
+        upload.place.forget(&upload.client).await;
+    }
+    done
+}
+
+struct Upload<'a> {
+    far: &'a dyn Sandbox,
+    client: Client,
+    place: Place,
+    source: Source,
+    entry: &'a Entry,
+    old: Option<&'a Entry>,
+    progress: &'a Progress,
+}
+
+impl Upload<'_> {
+    async fn run(&self) -> Result<LargeDone, LargeError> {
+        let size_bytes = self.entry.size_bytes;
+        let (left, free) = tokio::join!(
+            self.place.left_behind(&self.client, size_bytes),
+            self.place.free_bytes(&self.client)
+        );
+        let left = left?;
+        let missing = match left {
+            0 => vec![0..size_bytes],
+            left => {
+                let there = self.place.temporary.as_bytes();
+                missing_ranges(self.far, there, left, &self.source, size_bytes).await?
+            }
+        };
+        let missing_bytes: u64 = missing.iter().map(|range| range.end - range.start).sum();
+        let resumed_bytes = size_bytes - missing_bytes;
+        // What lies there already takes no further space, whether it is right or not.
+        let needed_bytes = missing_bytes.min(size_bytes - left);
+        if free.is_some_and(|free| free < needed_bytes) {
+            return Err(LargeError::NoSpace {
+                path: self.place.shown().to_owned(),
+                needed_bytes,
+            });
+        }
+        self.progress.moved(resumed_bytes);
+        let file = self.place.open(&self.client, left == 0).await?;
+        let pace = match self.old {
+            Some(_) => Pace::Gentle,
+            None => Pace::Full,
+        };
+        let (far, place) = (self.far, &self.place);
+        let stripes = Stripes::new(far, &self.source, place, self.progress, missing, pace);
+        let sent = self.send(&stripes, &file).await;
+        let built = match sent {
+            Ok(built) => built,
+            Err(error) => {
+                let needed = stripes.missing_bytes();
+                return Err(place.refused_write(&self.client, error, needed).await);
+            }
+        };
+        self.source.check(self.entry.stamp()).await?;
+        let mut done = LargeDone {
+            sent_bytes: stripes.sent_bytes(),
+            resumed_bytes,
+            is_delta: false,
+            pending_mtime: None,
+        };
+        match built {
+            Built::Done(more) => {
+                drop(file);
+                place.publish(&self.client, &place.built).await?;
+                let _ = self.client.remove(&place.temporary).await;
+                done.sent_bytes += more;
+                done.is_delta = true;
+            }
+            Built::No => {
+                place.complete(file, self.entry).await?;
+                place.publish(&self.client, &place.temporary).await?;
+                done.pending_mtime = pending_mtime(self.entry.mtime);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Sends the file whole, unless the host can build it sooner out of what it has.
+    async fn send(&self, stripes: &Stripes<'_>, file: &File) -> Result<Built, LargeError> {
+        let Some(old) = self.old else {
+            return stripes.send(file).await.map(|()| Built::No);
+        };
+        let signature = {
+            let sending = stripes.send(file);
+            let asking = delta::signature(self.far, &self.place, old);
+            tokio::pin!(sending);
+            let signature = tokio::select! {
+                sent = &mut sending => return sent.map(|()| Built::No),
+                signature = asking => signature,
+            };
+            let slow = |_: &_| stripes.time_left() > WORTH_A_DELTA;
+            match signature.filter(slow) {
+                Some(signature) => {
+                    stripes.pause();
+                    sending.await?;
+                    signature
+                }
+                None => {
+                    stripes.widen();
+                    return sending.await.map(|()| Built::No);
+                }
+            }
+        };
+        let (far, place, source) = (self.far, &self.place, &self.source);
+        self.progress.moved_in_vain(stripes.sent_bytes());
+        let built = delta::build(far, place, source, self.entry, signature, self.progress).await?;
+        if built == Built::No {
+            self.progress.moved(stripes.sent_bytes());
+            stripes.go_on();
+            stripes.widen();
+            stripes.send(file).await?;
+        }
+        Ok(built)
+    }
+}
+
+/// The time that has to be set by another way.
+fn pending_mtime(mtime: Mtime) -> Option<Mtime> {
+    let is_whole = mtime.nanoseconds().unwrap_or(0) == 0;
+    let is_set = is_whole && u32::try_from(mtime.seconds).is_ok();
+    (!is_set).then_some(mtime)
+}

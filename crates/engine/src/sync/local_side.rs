@@ -1,0 +1,68 @@
+//! The side of a sync that is on this machine.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::sync::scan::{RootKind, ScanProblem};
+use remote_sandbox_core::sync::{EntryList, Filter, SortedEntries};
+
+use super::request::{SyncRequest, Way};
+use super::roots::Resolved;
+use super::sides::{Setting, local_failure};
+use crate::beneath::{LocalScanOptions, Tree, scan};
+use crate::clock;
+
+/// What this machine has.
+pub(super) struct LocalSide {
+    pub(super) tree: Option<Tree>,
+    pub(super) entries: SortedEntries,
+    pub(super) problems: Vec<ScanProblem>,
+    pub(super) problem_count: u64,
+    pub(super) filter: Filter,
+}
+
+/// Looks through a directory of this machine; one that is not there is empty.
+pub(super) async fn look_here(
+    setting: &Setting<'_>,
+    request: &SyncRequest,
+    local: &Resolved,
+    mut filter: Filter,
+    cancelled: Arc<AtomicBool>,
+) -> Result<LocalSide, Failure> {
+    if local.kind != RootKind::Directory {
+        return Ok(LocalSide {
+            tree: None,
+            entries: EntryList::new(0).sorted(),
+            problems: Vec::new(),
+            problem_count: 0,
+            filter,
+        });
+    }
+    let is_source = request.way == Way::Up;
+    let options = LocalScanOptions {
+        follow_links: request.follow_links && is_source,
+        roots: Some(setting.paths.rules().clone()),
+        prunes: Vec::new(),
+        gitignore: request.use_gitignore && is_source,
+        avoid: local.allowed.avoid.clone(),
+        cancelled,
+    };
+    let root = local.path.clone();
+    let looking = tokio::task::spawn_blocking(move || {
+        let tree = Tree::open(&root)?;
+        let found = scan(&tree, &options, &mut filter)?;
+        tree.remove_old_temporaries(&found.temporaries, clock::wall());
+        Ok(LocalSide {
+            tree: Some(tree),
+            entries: found.entries,
+            problems: found.problems,
+            problem_count: found.problem_count,
+            filter,
+        })
+    });
+    let looked = looking
+        .await
+        .map_err(|error| Failure::new(Code::Internal, format!("the local scan broke: {error}")))?;
+    looked.map_err(|error| local_failure(&error))
+}

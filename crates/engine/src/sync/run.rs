@@ -1,0 +1,222 @@
+//! One sync from its first look to its last word.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::sync::path::shown;
+use remote_sandbox_core::sync::plan::{Summary, Word};
+use remote_sandbox_core::sync::scan::Scanner;
+use tokio::time::Instant;
+
+use super::decide::Decision;
+use super::fetch::download;
+use super::outcome::Outcome;
+use super::progress::{Phase, Progress};
+use super::remember::remember;
+use super::report::{PlanReport, PlannedActions, Problem, SyncReport};
+use super::request::{SyncRequest, Way};
+use super::roots::LocalPaths;
+use super::sides::{Setting, Sides, local_failure};
+use super::up::upload;
+use crate::beneath::Tree;
+use crate::clock;
+use crate::sandbox::Sandbox;
+
+/// From this size on it is asked first whether there is room.
+const ASK_FOR_ROOM: u64 = 64 * 1024 * 1024;
+
+/// A sync that is ready to be done.
+pub(crate) struct Prepared {
+    sides: Sides,
+    decision: Decision,
+    began: Instant,
+}
+
+impl Prepared {
+    /// Looks at both sides and decides.
+    pub(crate) async fn look(
+        sandbox: Arc<dyn Sandbox>,
+        scanner: Scanner,
+        paths: &LocalPaths,
+        state: &Path,
+        request: &SyncRequest,
+        progress: &Progress,
+    ) -> Result<Prepared, Failure> {
+        let began = clock::instant();
+        progress.enter(Phase::Scanning);
+        let setting = Setting {
+            sandbox,
+            scanner,
+            paths,
+            state,
+        };
+        let sides = Sides::look(&setting, request).await?;
+        let decision = Decision::of(&sides)?;
+        progress.expect(decision.files(), decision.bytes());
+        Ok(Prepared {
+            sides,
+            decision,
+            began,
+        })
+    }
+
+    /// Files and links to be sent, and their bytes.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        (self.decision.files(), self.decision.bytes())
+    }
+
+    /// Whether the deletions in it may be done.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.decision.allow_deletes(&self.sides)
+    }
+
+    /// What would be done.
+    pub(crate) fn plan(&self) -> PlanReport {
+        let refusal = self.check().err();
+        PlanReport {
+            local_path: self.local_path(),
+            remote_path: self.remote_path(),
+            actions: actions(&self.decision.summary),
+            deletes: self.decision.summary.deleted(),
+            delete_refused: refusal.map(|failure| failure.message),
+            scan_problems: self.sides.problem_count,
+            problems: self.scan_problems(),
+        }
+    }
+
+    /// Does it.
+    pub(crate) async fn carry_out(&self, progress: &Arc<Progress>) -> Result<SyncReport, Failure> {
+        self.check()?;
+        let _lock = self.sides.lock()?;
+        let done = match self.sides.request.way {
+            Way::Up => {
+                self.check_room_there().await?;
+                upload(&self.sides, &self.decision, progress).await?
+            }
+            Way::Down => {
+                let tree = self.target_here()?;
+                self.check_room_here(&tree)?;
+                download(&self.sides, &self.decision, tree, progress).await?
+            }
+        };
+        let mut outcome = done.outcome;
+        let revision = remember(&self.sides, &done.changes)?;
+        let revision = revision.filter(|_| !outcome.is_incomplete && self.sides.problem_count == 0);
+        for (path, problem) in &self.sides.problems {
+            outcome.named(&shown(path.as_bytes()), problem);
+        }
+        outcome.problem_count += self.sides.problem_count - self.sides.problems.len() as u64;
+        progress.enter(Phase::Complete);
+        Ok(self.report(outcome, revision))
+    }
+
+    fn target_here(&self) -> Result<Tree, Failure> {
+        match &self.sides.tree {
+            Some(tree) => Ok(tree.clone()),
+            None => {
+                Tree::open_or_make(&self.sides.local_root).map_err(|error| local_failure(&error))
+            }
+        }
+    }
+
+    async fn check_room_there(&self) -> Result<(), Failure> {
+        let needed = self.decision.bytes();
+        if needed < ASK_FOR_ROOM {
+            return Ok(());
+        }
+        let far = self.sides.far_side();
+        match far.free_bytes().await? {
+            Some(free) if free < needed => {
+                let text = format!("{needed} bytes are needed there and {free} are free");
+                Err(far
+                    .failure(Code::NoSpace, &text)
+                    .hint("make room there, or exclude something; nothing was sent"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_room_here(&self, tree: &Tree) -> Result<(), Failure> {
+        let needed = self.decision.bytes();
+        match tree.free_bytes() {
+            Some(free) if needed >= ASK_FOR_ROOM && free < needed => {
+                let text = format!("{needed} bytes are needed on this machine and {free} are free");
+                Err(Failure::new(Code::NoSpace, text)
+                    .hint("make room, or exclude something; nothing was written"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn local_path(&self) -> String {
+        let root = self.sides.local_root.as_path();
+        let path = match &self.sides.lone {
+            Some(lone) => root.join(String::from_utf8_lossy(lone.here.as_bytes()).as_ref()),
+            None => root.to_owned(),
+        };
+        shown(path.as_os_str().as_encoded_bytes()).text
+    }
+
+    fn remote_path(&self) -> String {
+        let root = self.sides.far_location();
+        let path = match &self.sides.lone {
+            Some(lone) => [&root, b"/".as_slice(), lone.there.as_bytes()].concat(),
+            None => root,
+        };
+        shown(&path).text
+    }
+
+    fn scan_problems(&self) -> Vec<Problem> {
+        let named = self.sides.problems.iter().take(50);
+        named
+            .map(|(path, problem)| Problem {
+                path: path.clone(),
+                problem: problem.clone(),
+            })
+            .collect()
+    }
+
+    fn report(&self, outcome: Outcome, revision: Option<String>) -> SyncReport {
+        let seconds = self.began.elapsed().as_secs_f64();
+        SyncReport {
+            local_path: self.local_path(),
+            remote_path: self.remote_path(),
+            synced_type: match self.sides.lone {
+                Some(_) => "file".to_owned(),
+                None => "directory".to_owned(),
+            },
+            made_dirs: outcome.made_dirs,
+            sent_files: outcome.sent_files,
+            sent_bytes: outcome.sent_bytes,
+            unchanged_files: outcome.unchanged_files,
+            changed_modes: outcome.changed_modes,
+            deleted_files: outcome.deleted_files,
+            deleted_dirs: outcome.deleted_dirs,
+            delete_extras: self.sides.request.delete_extras,
+            skipped: outcome.skipped,
+            conflicts: outcome.conflicts,
+            problems: outcome.problems,
+            problem_count: outcome.problem_count,
+            revision,
+            duration_s: (seconds * 1000.0).round() / 1000.0,
+            rate_bytes_s: match seconds > 0.0 {
+                true => (outcome.sent_bytes as f64 / seconds) as u64,
+                false => 0,
+            },
+        }
+    }
+}
+
+fn actions(summary: &Summary) -> Vec<PlannedActions> {
+    let all = Word::ALL.iter().map(|word| {
+        let count = summary.of(*word);
+        PlannedActions {
+            action: word.name().to_owned(),
+            count: count.count,
+            bytes: count.bytes,
+            first: count.first.iter().map(|path| path.text.clone()).collect(),
+        }
+    });
+    all.filter(|actions| actions.count > 0).collect()
+}

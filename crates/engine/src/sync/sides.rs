@@ -1,0 +1,460 @@
+//! The two sides of a sync, looked through at the same time.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::sync::path::shown;
+use remote_sandbox_core::sync::plan::Planner;
+use remote_sandbox_core::sync::roots::{CleanPath, LocalRoots};
+use remote_sandbox_core::sync::scan::{
+    HostPath, RootKind, ScanDepth, ScanProblem, ScanRequest, Scanner, SortedBy,
+};
+use remote_sandbox_core::sync::{Entry, EntryList, Filter, RelPath, SortedEntries};
+
+use super::far::Far;
+use super::far_scan::{FarTree, scan};
+use super::gitignores;
+use super::local_side::{LocalSide, look_here};
+use super::lock::TargetLock;
+use super::pairs::{Pair, Recalled};
+use super::request::{SyncRequest, Way};
+use super::roots::{LocalPaths, Resolved};
+use super::rules;
+use crate::beneath::Tree;
+use crate::sandbox::Sandbox;
+
+/// The plan of a sync, as a stream of actions.
+pub(super) type Plan<'a> = Planner<
+    'a,
+    remote_sandbox_core::sync::list::Entries<'a>,
+    remote_sandbox_core::sync::list::Entries<'a>,
+    Recalled,
+>;
+
+/// What both sides hold.
+pub(super) struct Sides {
+    pub(super) request: SyncRequest,
+    pub(super) sandbox: Arc<dyn Sandbox>,
+    pub(super) scanner: Scanner,
+    pub(super) filter: Filter,
+    pub(super) rules: LocalRoots,
+    /// The directory here.
+    pub(super) local_root: CleanPath,
+    /// The same, open; none when it has to be made.
+    pub(super) tree: Option<Tree>,
+    pub(super) local: SortedEntries,
+    pub(super) far: SortedEntries,
+    /// The directory there.
+    pub(super) far_root: HostPath,
+    pub(super) far_home: Vec<u8>,
+    pub(super) far_device: Option<u64>,
+    /// Whether there is a directory there.
+    pub(super) far_exists: bool,
+    /// A single file: its name here and its name there.
+    pub(super) lone: Option<Lone>,
+    pub(super) problems: Vec<(String, String)>,
+    pub(super) problem_count: u64,
+    state: PathBuf,
+}
+
+/// The names of a single file.
+#[derive(Debug, Clone)]
+pub(super) struct Lone {
+    pub(super) here: RelPath,
+    pub(super) there: RelPath,
+}
+
+/// What has to be known before anything is looked at.
+pub(super) struct Setting<'a> {
+    pub(super) sandbox: Arc<dyn Sandbox>,
+    pub(super) scanner: Scanner,
+    pub(super) paths: &'a LocalPaths,
+    pub(super) state: &'a Path,
+}
+
+impl Sides {
+    /// Looks through both sides.
+    pub(super) async fn look(
+        setting: &Setting<'_>,
+        request: &SyncRequest,
+    ) -> Result<Sides, Failure> {
+        let local = setting.paths.resolve(&request.local_path)?;
+        let remote = far_path(setting.sandbox.as_ref(), &request.remote_path)?;
+        let is_lone_up = request.way == Way::Up && local.kind == RootKind::File;
+        match (request.way, local.kind) {
+            (Way::Up, RootKind::Missing) => return Err(missing_here(&local)),
+            (_, RootKind::Unreadable) => return Err(unreadable_here(&local)),
+            _ => {}
+        }
+        if is_lone_up {
+            return Sides::look_at_file_here(setting, request, &local, &remote).await;
+        }
+        let filter = rules::filter(request, setting.paths)?;
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let _ending = SetOnDrop(cancelled.clone());
+        let here = look_here(setting, request, &local, filter.clone(), cancelled);
+        let prunes = filter.prunes();
+        let scan_request = ScanRequest {
+            root: &remote,
+            scanner: setting.scanner,
+            prunes: &prunes,
+            follow_links: request.follow_links && request.way == Way::Down,
+            sorted_by: SortedBy::Reader,
+            depth: ScanDepth::Tree,
+            lists_lone_file: true,
+        };
+        let there = scan(setting.sandbox.as_ref(), &scan_request);
+        let (here, there) = tokio::try_join!(here, there)?;
+        let sides = Sides::of_trees(setting, request, &local, &remote, here, there)?;
+        sides.with_far_gitignores().await
+    }
+
+    fn of_trees(
+        setting: &Setting<'_>,
+        request: &SyncRequest,
+        local: &Resolved,
+        remote: &HostPath,
+        here: LocalSide,
+        there: FarTree,
+    ) -> Result<Sides, Failure> {
+        let sandbox = setting.sandbox.as_ref();
+        match (request.way, there.summary.root) {
+            (_, RootKind::Unreadable) => return Err(unreadable_there(sandbox, request)),
+            (Way::Down, RootKind::Missing) => return Err(missing_there(sandbox, request)),
+            (Way::Down, RootKind::File) => {
+                return Sides::of_file_there(setting, request, local, remote, there);
+            }
+            (Way::Up, RootKind::File) => return Err(file_there(sandbox, request)),
+            _ => {}
+        }
+        if request.way == Way::Down && local.kind == RootKind::File {
+            return Err(file_here(local));
+        }
+        let mut sides = Sides::new(setting, request, local.path.clone(), remote.clone());
+        sides.take_far(&there);
+        sides.filter = here.filter;
+        sides.tree = here.tree;
+        sides.local = here.entries;
+        sides.note(&here.problems, here.problem_count);
+        sides.far = there.entries;
+        Ok(sides)
+    }
+
+    /// One file of this machine, and what is in its place there.
+    async fn look_at_file_here(
+        setting: &Setting<'_>,
+        request: &SyncRequest,
+        local: &Resolved,
+        remote: &HostPath,
+    ) -> Result<Sides, Failure> {
+        rules::no_deletes_for_a_file(request)?;
+        let (folder, here) = split_here(&local.path)?;
+        let tree = Tree::open(&folder).map_err(|error| local_failure(&error))?;
+        let source = tree.look(&here).map_err(|error| local_failure(&error))?;
+        let source = source.ok_or_else(|| missing_here(local))?;
+        let inside = HostPath::parse(&join(remote.as_bytes(), here.as_bytes()));
+        let inside = inside.unwrap_or_else(|_| remote.clone());
+        let scanned = if remote.wants_directory() {
+            &inside
+        } else {
+            remote
+        };
+        let scan_request = ScanRequest {
+            root: scanned,
+            scanner: setting.scanner,
+            prunes: &[],
+            follow_links: false,
+            sorted_by: SortedBy::Reader,
+            depth: ScanDepth::Level,
+            lists_lone_file: true,
+        };
+        let there = scan(setting.sandbox.as_ref(), &scan_request).await?;
+        let is_in_directory = there.summary.root == RootKind::Directory;
+        let (far_root, name) = match (is_in_directory, split_there(scanned)) {
+            (false, Some((above, name))) => (above, name),
+            _ => (scanned.clone(), here.clone()),
+        };
+        let mut sides = Sides::new(setting, request, folder, far_root);
+        let found = there
+            .entries
+            .iter()
+            .find(|entry| !is_in_directory || entry.path == name);
+        sides.take_far(&there);
+        sides.far_exists = is_in_directory || there.summary.root == RootKind::File;
+        sides.filter = rules::everything();
+        sides.tree = Some(tree);
+        sides.local = one(source, &name);
+        sides.far = found.map_or_else(none, |entry| one(entry, &name));
+        sides.lone = Some(Lone { here, there: name });
+        Ok(sides)
+    }
+
+    /// One file of the sandbox, and what is in its place here.
+    fn of_file_there(
+        setting: &Setting<'_>,
+        request: &SyncRequest,
+        local: &Resolved,
+        remote: &HostPath,
+        there: FarTree,
+    ) -> Result<Sides, Failure> {
+        rules::no_deletes_for_a_file(request)?;
+        let source = there.entries.iter().next();
+        let source = source.ok_or_else(|| missing_there(setting.sandbox.as_ref(), request))?;
+        let Some((far_root, name)) = split_there(remote) else {
+            return Err(missing_there(setting.sandbox.as_ref(), request));
+        };
+        let is_directory = local.kind == RootKind::Directory
+            || local.is_written_as_directory
+            || request.local_path == super::request::USUAL_MIRROR;
+        let (folder, here) = match is_directory {
+            true => (local.path.clone(), name.clone()),
+            false => split_here(&local.path)?,
+        };
+        let tree = match folder.as_path().is_dir() {
+            true => Some(Tree::open(&folder).map_err(|error| local_failure(&error))?),
+            false => None,
+        };
+        let found = match &tree {
+            Some(tree) => tree.look(&here).map_err(|error| local_failure(&error))?,
+            None => None,
+        };
+        let mut sides = Sides::new(setting, request, folder, far_root);
+        sides.take_far(&there);
+        sides.far_exists = true;
+        sides.filter = rules::everything();
+        sides.tree = tree;
+        sides.far = one(source, &here);
+        sides.local = found.map_or_else(none, |entry| one(entry, &here));
+        sides.lone = Some(Lone { here, there: name });
+        Ok(sides)
+    }
+
+    fn new(
+        setting: &Setting<'_>,
+        request: &SyncRequest,
+        local_root: CleanPath,
+        far_root: HostPath,
+    ) -> Sides {
+        Sides {
+            request: request.clone(),
+            sandbox: setting.sandbox.clone(),
+            scanner: setting.scanner,
+            filter: Filter::default(),
+            rules: setting.paths.rules().clone(),
+            local_root,
+            tree: None,
+            local: none(),
+            far: none(),
+            far_root,
+            far_home: Vec::new(),
+            far_device: None,
+            far_exists: false,
+            lone: None,
+            problems: Vec::new(),
+            problem_count: 0,
+            state: setting.state.to_owned(),
+        }
+    }
+
+    /// Takes what the scan there said; from then on the root is where it really lies.
+    fn take_far(&mut self, there: &FarTree) {
+        let summary = &there.summary;
+        self.far_home.clone_from(&summary.home);
+        self.far_device = summary.device;
+        self.far_exists = summary.root == RootKind::Directory;
+        if self.far_exists
+            && let Ok(real) = HostPath::parse(&summary.location)
+        {
+            self.far_root = real;
+        }
+        self.note(&there.problems, there.problem_count);
+    }
+
+    fn note(&mut self, problems: &[ScanProblem], count: u64) {
+        self.problem_count += count;
+        let named = problems.iter();
+        self.problems
+            .extend(named.map(|problem| (problem.path(), Failure::chain(problem))));
+    }
+
+    /// The `.gitignore` files of a source that is not on this machine.
+    async fn with_far_gitignores(mut self) -> Result<Sides, Failure> {
+        if self.request.way == Way::Down && self.request.use_gitignore && self.lone.is_none() {
+            let mut filter = std::mem::take(&mut self.filter);
+            gitignores::collect(&self.far_side(), &self.far, &mut filter).await?;
+            self.filter = filter;
+        }
+        Ok(self)
+    }
+
+    /// The other side as a place to work on.
+    pub(super) fn far_side(&self) -> Far<'_> {
+        Far {
+            sandbox: self.sandbox.as_ref(),
+            root: self.far_root.clone(),
+            scanner: self.scanner,
+        }
+    }
+
+    /// The plan, from its beginning.
+    pub(super) fn plan(&self) -> Plan<'_> {
+        let (source, target) = match self.request.way {
+            Way::Up => (&self.local, &self.far),
+            Way::Down => (&self.far, &self.local),
+        };
+        let options = self.request.plan_options();
+        let base = self.pair().recall();
+        Planner::new(options, &self.filter, source.iter(), target.iter(), base)
+    }
+
+    /// What is remembered of the two.
+    pub(super) fn pair(&self) -> Pair {
+        let far = self.far_location();
+        Pair::new(
+            &self.state,
+            &self.request.sandbox,
+            self.local_root.as_path(),
+            &far,
+        )
+    }
+
+    /// The absolute path of the root there, as far as it is known.
+    pub(super) fn far_location(&self) -> Vec<u8> {
+        match self.far_root.as_bytes().strip_prefix(b"./") {
+            Some(b"" | b".") => self.far_home.clone(),
+            Some(rest) => join(&self.far_home, rest),
+            None => self.far_root.as_bytes().to_vec(),
+        }
+    }
+
+    /// Takes the lock of the target, so that nobody else syncs to it.
+    pub(super) fn lock(&self) -> Result<TargetLock, Failure> {
+        match self.request.way {
+            Way::Up => TargetLock::take(&self.state, &self.request.sandbox, &self.far_location()),
+            Way::Down => {
+                let here = self.local_root.as_path().as_os_str().as_encoded_bytes();
+                TargetLock::take(&self.state, "", here)
+            }
+        }
+    }
+}
+
+/// Sets a flag when it goes.
+struct SetOnDrop(Arc<AtomicBool>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn join(root: &[u8], name: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if root.ends_with(b"/") { b"" } else { b"/" };
+    [root, slash, name].concat()
+}
+
+/// A path there as its directory and its name.
+fn split_there(path: &HostPath) -> Option<(HostPath, RelPath)> {
+    let bytes = path.as_bytes();
+    let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
+    let slash = bytes.iter().rposition(|byte| *byte == b'/')?;
+    let name = RelPath::parse(bytes.get(slash + 1..)?).ok()?;
+    let above = bytes.get(..slash.max(1))?;
+    Some((HostPath::parse(above).ok()?, name))
+}
+
+/// A path here as its directory and its name.
+fn split_here(path: &CleanPath) -> Result<(CleanPath, RelPath), Failure> {
+    let parts = path.as_path().parent().zip(path.as_path().file_name());
+    let parts = parts.and_then(|(above, name)| {
+        let above = CleanPath::parse(above).ok()?;
+        Some((above, RelPath::parse(name.as_encoded_bytes()).ok()?))
+    });
+    parts.ok_or_else(|| {
+        let text = format!("`{}` is no path of a file", path.as_path().display());
+        Failure::new(Code::InvalidParams, text)
+    })
+}
+
+/// A list of one entry, under the name that it has in the plan.
+fn one(mut entry: Entry, name: &RelPath) -> SortedEntries {
+    entry.path = name.clone();
+    let mut list = EntryList::new(1);
+    // There is room for one.
+    let _ = list.push(entry);
+    list.sorted()
+}
+
+fn none() -> SortedEntries {
+    EntryList::new(0).sorted()
+}
+
+fn far_path(sandbox: &dyn Sandbox, written: &str) -> Result<HostPath, Failure> {
+    let workdir = sandbox.surroundings().workdir.as_deref();
+    HostPath::parse_from(workdir, written.as_bytes()).map_err(|error| {
+        Failure::new(Code::InvalidParams, error.to_string())
+            .hint("paths are absolute, ~/x, or relative to the home or the sandbox's workdir")
+    })
+}
+
+/// What went wrong on this machine, before anything was done.
+pub(super) fn local_failure(error: &crate::beneath::BeneathError) -> Failure {
+    let code = match error.is_disk_full() {
+        true => Code::NoSpace,
+        false if error.is_missing() => Code::NotFound,
+        false => Code::PathRefused,
+    };
+    Failure::new(code, Failure::chain(error)).hint("check the local path")
+}
+
+fn missing_here(local: &Resolved) -> Failure {
+    let text = format!(
+        "`{}` does not exist on this machine",
+        local.path.as_path().display()
+    );
+    Failure::new(Code::NotFound, text).hint("check local_path")
+}
+
+fn unreadable_here(local: &Resolved) -> Failure {
+    let text = format!(
+        "`{}` on this machine cannot be read",
+        local.path.as_path().display()
+    );
+    Failure::new(Code::PermissionDenied, text).hint("check local_path and its permissions")
+}
+
+fn file_here(local: &Resolved) -> Failure {
+    let text = format!(
+        "`{}` on this machine is a file, and a directory comes there",
+        local.path.as_path().display()
+    );
+    Failure::new(Code::InvalidParams, text).hint("choose another local_path, or remove that file")
+}
+
+fn place_there(sandbox: &dyn Sandbox, request: &SyncRequest) -> String {
+    let name = &sandbox.description().name;
+    format!(
+        "`{}` in sandbox `{name}`",
+        shown(request.remote_path.as_bytes())
+    )
+}
+
+fn missing_there(sandbox: &dyn Sandbox, request: &SyncRequest) -> Failure {
+    let text = format!("{} does not exist", place_there(sandbox, request));
+    Failure::new(Code::NotFound, text).hint("list_remote_files shows what is there")
+}
+
+fn unreadable_there(sandbox: &dyn Sandbox, request: &SyncRequest) -> Failure {
+    let text = format!("{} cannot be read", place_there(sandbox, request));
+    Failure::new(Code::PermissionDenied, text).hint("the account may not read it there")
+}
+
+fn file_there(sandbox: &dyn Sandbox, request: &SyncRequest) -> Failure {
+    let text = format!(
+        "{} is a file, and a directory comes there",
+        place_there(sandbox, request)
+    );
+    Failure::new(Code::InvalidParams, text).hint("choose another remote_path, or remove that file")
+}

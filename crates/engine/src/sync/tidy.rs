@@ -1,0 +1,139 @@
+//! Takes away, on the other side, what has to go; only what the scan saw, looked at once more just before.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use remote_sandbox_core::failure::Failure;
+use remote_sandbox_core::sync::chores::Removal;
+use remote_sandbox_core::sync::plan::Action;
+use remote_sandbox_core::sync::scan::{ScanDepth, ScanRequest, SortedBy};
+use remote_sandbox_core::sync::{Entry, Kind, RelPath};
+
+use super::decide::{Decision, out_of_order};
+use super::far_scan::scan;
+use super::outcome::Outcome;
+use super::sides::Sides;
+use crate::sandbox::Sandbox;
+
+/// How long it may take to find out whether a program is there.
+const LOOK_LIMIT: Duration = Duration::from_secs(15);
+
+/// Whether the host has `python3`.
+pub(super) async fn has_python(sandbox: &dyn Sandbox) -> bool {
+    let script = "[ \"$(python3 -S -c 'print(3)' 2>/dev/null)\" = 3 ] && echo RSMCP:python3\n";
+    let answer = sandbox.ask(script.to_owned(), LOOK_LIMIT).await;
+    answer.is_ok_and(|answer| String::from_utf8_lossy(&answer).contains("RSMCP:python3"))
+}
+
+/// Removes what stands where something of another kind comes.
+pub(super) async fn clear_there(
+    sides: &Sides,
+    decision: &Decision,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    let mut giving_way = Vec::new();
+    for action in sides.plan() {
+        match action.map_err(|error| out_of_order(&error))? {
+            Action::Delete { target } => {
+                let is_below = |top: &RelPath| target.path.is_below(top);
+                if decision.replaced.iter().any(is_below) {
+                    giving_way.push(target);
+                }
+            }
+            Action::SendFile {
+                replaces: Some(target),
+                ..
+            }
+            | Action::SendLink {
+                replaces: Some(target),
+                ..
+            } if target.kind.is_directory() => giving_way.push(target),
+            Action::MakeDirectory {
+                replaces: Some(target),
+                ..
+            } => giving_way.push(target),
+            _ => {}
+        }
+    }
+    match giving_way.is_empty() {
+        true => Ok(()),
+        false => delete_there(sides, giving_way, outcome).await,
+    }
+}
+
+/// Deletes entries of the other side that are still what the scan saw.
+pub(super) async fn delete_there(
+    sides: &Sides,
+    wanted: Vec<Entry>,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    let far = sides.far_side();
+    let now = entries_now(sides, &wanted).await?;
+    let (mut files, mut directories) = (Vec::new(), Vec::new());
+    for entry in wanted {
+        match now.get(&entry.path) {
+            Some(found) if !is_same(&entry, found) => {
+                outcome.problem(&entry.path, "not deleted: it was changed meanwhile");
+            }
+            // Somebody else was faster.
+            None => {}
+            Some(_) if entry.kind.is_directory() => directories.push(entry.path),
+            Some(_) => files.push(entry.path),
+        }
+    }
+    // The deepest first; the order of paths has directories before their content.
+    directories.reverse();
+    let left = far.remove(Removal::Files, &files).await?;
+    outcome.deleted_files += (files.len() - left.len().min(files.len())) as u64;
+    for path in &left {
+        outcome.problem(path, "it could not be deleted");
+    }
+    let left = far.remove(Removal::Directories, &directories).await?;
+    outcome.deleted_dirs += (directories.len() - left.len().min(directories.len())) as u64;
+    for path in &left {
+        outcome.problem(
+            path,
+            "the directory could not be deleted; it may not be empty",
+        );
+    }
+    Ok(())
+}
+
+/// What is there now of what is wanted.
+async fn entries_now(sides: &Sides, wanted: &[Entry]) -> Result<BTreeMap<RelPath, Entry>, Failure> {
+    let far = sides.far_side();
+    let prunes = sides.filter.prunes();
+    let request = ScanRequest {
+        root: &far.root,
+        scanner: sides.scanner,
+        prunes: &prunes,
+        follow_links: false,
+        sorted_by: SortedBy::Reader,
+        depth: ScanDepth::Tree,
+        lists_lone_file: false,
+    };
+    let found = scan(far.sandbox, &request).await?;
+    let mut wanted: Vec<&RelPath> = wanted.iter().map(|entry| &entry.path).collect();
+    wanted.sort();
+    let is_wanted = |entry: &Entry| wanted.binary_search(&&entry.path).is_ok();
+    let found = found.entries.iter().filter(is_wanted);
+    Ok(found.map(|entry| (entry.path.clone(), entry)).collect())
+}
+
+/// Whether both are the same thing. A directory changes with its content.
+fn is_same(seen: &Entry, now: &Entry) -> bool {
+    let object = |entry: &Entry| {
+        let identity = entry.identity?;
+        Some((identity.device, identity.inode))
+    };
+    let same_object = match (object(seen), object(now)) {
+        (Some(one), Some(other)) => one == other,
+        _ => true,
+    };
+    same_object
+        && match (&seen.kind, &now.kind) {
+            (Kind::File, Kind::File) => seen.stamp().agrees(now.stamp()),
+            (Kind::Link { target: one, .. }, Kind::Link { target: other, .. }) => one == other,
+            (one, other) => one == other,
+        }
+}

@@ -1,0 +1,405 @@
+//! Carries a plan out on the other side.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::ids::RunToken;
+use remote_sandbox_core::sync::plan::{Action, Difference};
+use remote_sandbox_core::sync::staging::{Batch, Regions, Staged, Stager};
+use remote_sandbox_core::sync::{Entry, Mtime, RelPath};
+
+use super::compare::Compared;
+use super::decide::{Decision, out_of_order};
+use super::far::new_mark;
+use super::gauge::Gauge;
+use super::large::{LargeError, LargeUp, upload_large};
+use super::outcome::Outcome;
+use super::pack::{PackFault, Source};
+use super::progress::{Phase, Progress};
+use super::remember::Changes;
+use super::send::{SendError, Sender, Sent};
+use super::send_files::send_by_files;
+use super::sides::Sides;
+use super::tidy;
+
+/// A file of this size goes by itself, where the sandbox speaks the file protocol.
+pub(super) const LARGE_FILE: u64 = 8 * 1024 * 1024;
+
+/// How often a file that changes while it is read is read again.
+const MOST_TRIES: u32 = 2;
+
+/// What an upload has done and what it has seen.
+pub(super) struct Uploaded {
+    pub(super) outcome: Outcome,
+    pub(super) changes: Changes,
+}
+
+/// Makes the tree in the sandbox like the one here.
+pub(super) async fn upload(
+    sides: &Sides,
+    decision: &Decision,
+    progress: &Progress,
+) -> Result<Uploaded, Failure> {
+    let Some(tree) = sides.tree.clone() else {
+        let text = "there is nothing to be sent on this machine";
+        return Err(Failure::new(Code::NotFound, text).hint("check local_path"));
+    };
+    let roots = Arc::new(sides.rules.clone());
+    let source = Source {
+        tree,
+        lone: sides.lone.as_ref().map(|lone| lone.here.clone()),
+        follow: sides.request.follow_links.then_some(roots),
+    };
+    let compared = Compared::of(sides, Some(&source), progress).await?;
+    let gauge = Gauge::default();
+    let mut upload = Upload {
+        sides,
+        sender: Sender {
+            far: sides.far_side(),
+            source,
+            progress,
+            gauge: &gauge,
+        },
+        progress,
+        has_files: None,
+        token: new_mark(),
+        outcome: Outcome::default(),
+        changes: Changes::default(),
+        large: Vec::new(),
+        deletes: Vec::new(),
+        modes: BTreeMap::new(),
+        times: compared.times.clone(),
+        again: Vec::new(),
+    };
+    tidy::clear_there(sides, decision, &mut upload.outcome).await?;
+    progress.enter(Phase::Uploading);
+    upload.send_all(&compared, decision).await?;
+    upload.send_large().await?;
+    upload.finish(decision).await
+}
+
+struct Upload<'a> {
+    sides: &'a Sides,
+    sender: Sender<'a>,
+    progress: &'a Progress,
+    /// Whether the sandbox speaks the file protocol, once it was asked.
+    has_files: Option<bool>,
+    token: RunToken,
+    outcome: Outcome,
+    changes: Changes,
+    large: Vec<(Entry, Option<Entry>)>,
+    deletes: Vec<Entry>,
+    modes: BTreeMap<u16, Vec<RelPath>>,
+    times: Vec<(RelPath, Mtime)>,
+    /// What was changed while it was read.
+    again: Vec<Action>,
+}
+
+impl Upload<'_> {
+    async fn send_all(&mut self, compared: &Compared, decision: &Decision) -> Result<(), Failure> {
+        let (sides, device) = (self.sides, self.sides.far_device);
+        let keep_dirlinks = sides.request.keep_dirlinks;
+        let regions = Regions::of(sides.far.iter(), device, keep_dirlinks);
+        let mut stager = Stager::new(self.token.clone(), &regions);
+        for action in sides.plan() {
+            let action = action.map_err(|error| out_of_order(&error))?;
+            let Some(action) = self.sort(compared.settle(action), decision).await? else {
+                continue;
+            };
+            stager.add(action);
+            if stager.is_full() {
+                self.send_batch(stager.take(), &regions).await?;
+            }
+        }
+        self.send_batch(stager.take(), &regions).await?;
+        for action in std::mem::take(&mut self.again) {
+            stager.add(action);
+        }
+        self.send_batch(stager.take(), &regions).await?;
+        for action in std::mem::take(&mut self.again) {
+            self.fail(action.path(), &PackFault::Changed);
+        }
+        Ok(())
+    }
+
+    /// Takes note of an action; gives back what goes with the archive.
+    async fn sort(
+        &mut self,
+        action: Action,
+        decision: &Decision,
+    ) -> Result<Option<Action>, Failure> {
+        match action {
+            Action::SendFile {
+                entry, replaces, ..
+            } if entry.size_bytes >= LARGE_FILE && self.has_files().await? => {
+                self.large.push((entry, replaces));
+            }
+            action @ (Action::MakeDirectory { .. }
+            | Action::SendFile { .. }
+            | Action::SendLink { .. }) => return Ok(Some(action)),
+            Action::SetAttributes { entry, .. } => {
+                self.outcome.unchanged_files += u64::from(!entry.kind.is_directory());
+                self.outcome.changed_modes += 1;
+                let mode = self.modes.entry(entry.carried_mode()).or_default();
+                mode.push(entry.path);
+            }
+            Action::Delete { target } => {
+                let is_cleared = |top: &RelPath| target.path.is_below(top) || target.path == *top;
+                if !decision.replaced.iter().any(is_cleared) {
+                    self.deletes.push(target);
+                }
+            }
+            Action::Keep { entry } => {
+                self.outcome.unchanged_files += u64::from(!entry.kind.is_directory());
+            }
+            Action::Conflict { path, obstacle } => {
+                self.outcome.conflicts += 1;
+                self.outcome.missing(&path, obstacle);
+            }
+            Action::Skip { entry, reason } => {
+                self.outcome.skipped += 1;
+                self.outcome.problem(&entry.path, reason);
+            }
+            Action::CompareContent { entry, .. } => {
+                self.outcome.missing(&entry.path, "it was not compared");
+            }
+        }
+        Ok(None)
+    }
+
+    async fn has_files(&mut self) -> Result<bool, Failure> {
+        if let Some(known) = self.has_files {
+            return Ok(known);
+        }
+        let has = match self.sides.sandbox.files().await {
+            Ok(files) => files.is_some(),
+            Err(failure) if failure.code == Code::Unsupported => false,
+            Err(failure) => return Err(failure),
+        };
+        self.has_files = Some(has);
+        Ok(has)
+    }
+
+    fn fail(&mut self, path: &RelPath, fault: &(dyn std::error::Error + 'static)) {
+        self.changes.failed.insert(path.clone());
+        self.outcome.missing(path, Failure::chain(fault));
+    }
+
+    /// Sends a batch; what a slow link has stopped goes in a further one.
+    async fn send_batch(&mut self, batch: Option<Batch>, regions: &Regions) -> Result<(), Failure> {
+        let mut next = batch;
+        while let Some(batch) = next {
+            let batch = Arc::new(batch);
+            if let Some(first) = batch.staged.first() {
+                self.progress.at(first.source.path.shown().text);
+            }
+            let sent = match self.sender.send(&batch).await {
+                Ok(sent) => sent,
+                Err(SendError::NoTar) => send_by_files(&self.sender, &batch).await?,
+                Err(SendError::Failed(failure)) => return Err(failure),
+            };
+            self.changes.any = true;
+            let count = sent.packed.count;
+            self.account(&batch, sent);
+            let mut stager = Stager::new(new_mark(), regions);
+            let rest = batch.staged.get(count..).unwrap_or_default();
+            for staged in rest {
+                stager.add(action_of(staged));
+            }
+            next = stager.take();
+        }
+        Ok(())
+    }
+
+    /// Counts what of a batch has arrived and what has not.
+    fn account(&mut self, batch: &Batch, sent: Sent) {
+        let stamps: BTreeMap<usize, _> = sent.packed.stamps.into_iter().collect();
+        let mut left_out: BTreeMap<usize, PackFault> = sent.packed.left_out.into_iter().collect();
+        let spoiled = sent.packed.spoiled;
+        let staged = batch.staged.iter().take(sent.packed.count).enumerate();
+        for (number, staged) in staged {
+            let path = &staged.source.path;
+            if let Some(fault) = left_out.remove(&number) {
+                self.fail(path, &fault);
+            } else if spoiled.binary_search(&number).is_ok() {
+                self.progress.moved_in_vain(staged.source.size_bytes);
+                self.again.push(action_of(staged));
+            } else if is_left(&staged.place, &sent.left) {
+                let words = match sent.words.is_empty() {
+                    true => "it could not be put in its place there".to_owned(),
+                    false => format!("it could not be put in its place there: {}", sent.words),
+                };
+                self.changes.failed.insert(path.clone());
+                self.outcome.missing(path, words);
+            } else {
+                self.arrived(staged, stamps.get(&number).copied());
+            }
+        }
+    }
+
+    fn arrived(&mut self, staged: &Staged, stamp: Option<remote_sandbox_core::sync::Stamp>) {
+        let source = &staged.source;
+        if source.kind.is_directory() {
+            self.outcome.made_dirs += 1;
+            if source.carried_mode() & 0o700 != 0o700 {
+                let mode = self.modes.entry(source.carried_mode()).or_default();
+                mode.push(source.path.clone());
+            }
+            return;
+        }
+        self.outcome.sent_files += 1;
+        self.progress.finished(1);
+        if let Some(stamp) = stamp {
+            self.outcome.sent_bytes += stamp.size_bytes;
+            if stamp != source.stamp() {
+                self.changes.fresh.insert(source.path.clone(), stamp);
+            }
+        }
+    }
+
+    async fn send_large(&mut self) -> Result<(), Failure> {
+        if self.large.is_empty() {
+            return Ok(());
+        }
+        let large = std::mem::take(&mut self.large);
+        let has_old = large.iter().any(|(_, old)| old.is_some());
+        let has_python = has_old && tidy::has_python(self.sides.sandbox.as_ref()).await;
+        for (entry, old) in large {
+            self.progress.at(entry.path.shown().text);
+            let mut tries = 0;
+            loop {
+                tries += 1;
+                match self.send_one(&entry, old.as_ref(), has_python).await {
+                    Err(LargeError::Changed { .. }) if tries < MOST_TRIES => {}
+                    Err(error) if is_final(&error) => return Err(self.large_failure(&error)),
+                    Err(error) => {
+                        self.fail(&entry.path, &error);
+                        break;
+                    }
+                    Ok(()) => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn send_one(
+        &mut self,
+        entry: &Entry,
+        old: Option<&Entry>,
+        has_python: bool,
+    ) -> Result<(), LargeError> {
+        let source = self.sender.source.clone();
+        let path = entry.path.clone();
+        let opening = tokio::task::spawn_blocking(move || source.open(&path));
+        let shown = || entry.path.shown().text;
+        let opened = opening
+            .await
+            .map_err(|_| LargeError::Broken { path: shown() })?;
+        let (file, found) = opened.map_err(|error| LargeError::Local {
+            path: shown(),
+            source: std::io::Error::other(Failure::chain(&error)),
+        })?;
+        let fresh = Entry {
+            path: entry.path.clone(),
+            mode: found.carried_mode(),
+            ..found
+        };
+        let job = LargeUp {
+            file,
+            entry: &fresh,
+            remote_root: self.sender.far.root.as_bytes(),
+            path: &entry.path,
+            old: old.filter(|old| old.kind.is_file()),
+            has_python,
+            progress: self.progress,
+        };
+        let done = upload_large(self.sides.sandbox.as_ref(), job).await?;
+        self.changes.any = true;
+        self.outcome.sent_files += 1;
+        self.outcome.sent_bytes += fresh.size_bytes;
+        self.progress.finished(1);
+        if let Some(mtime) = done.pending_mtime {
+            self.times.push((entry.path.clone(), mtime));
+        }
+        if fresh.stamp() != entry.stamp() {
+            self.changes.fresh.insert(entry.path.clone(), fresh.stamp());
+        }
+        Ok(())
+    }
+
+    fn large_failure(&self, error: &LargeError) -> Failure {
+        let far = &self.sender.far;
+        match error {
+            LargeError::Unreachable(failure) => failure.clone(),
+            LargeError::NoSpace { .. } => far
+                .failure(Code::NoSpace, &Failure::chain(error))
+                .hint("make room there and sync again: what has arrived is not sent twice"),
+            _ => far
+                .failure(Code::LinkLost, &Failure::chain(error))
+                .hint("sync again: it goes on where it stopped")
+                .retry(),
+        }
+    }
+
+    async fn finish(mut self, decision: &Decision) -> Result<Uploaded, Failure> {
+        let _ = decision;
+        if !self.deletes.is_empty() {
+            self.progress.enter(Phase::Deleting);
+            let deletes = std::mem::take(&mut self.deletes);
+            tidy::delete_there(self.sides, deletes, &mut self.outcome).await?;
+        }
+        let far = &self.sender.far;
+        for (mode, paths) in &self.modes {
+            if let Some(words) = far.set_mode(*mode, paths).await? {
+                let text = format!("permissions could not all be set: {words}");
+                if let Some(path) = paths.first() {
+                    self.outcome.problem(path, text);
+                }
+            }
+        }
+        far.set_times(&self.times).await?;
+        Ok(Uploaded {
+            outcome: self.outcome,
+            changes: self.changes,
+        })
+    }
+}
+
+/// Whether trying the next file makes no sense.
+fn is_final(error: &LargeError) -> bool {
+    matches!(
+        error,
+        LargeError::NoSpace { .. } | LargeError::Cut { .. } | LargeError::Unreachable(_)
+    )
+}
+
+/// Whether a place, or something above it, has not got its name.
+fn is_left(place: &RelPath, left: &std::collections::BTreeSet<RelPath>) -> bool {
+    if left.is_empty() {
+        return false;
+    }
+    let mut at = Some(place.clone());
+    while let Some(path) = at {
+        if left.contains(&path) {
+            return true;
+        }
+        at = path.parent();
+    }
+    false
+}
+
+/// The action that an entry was staged for.
+fn action_of(staged: &Staged) -> Action {
+    let (entry, replaces) = (staged.source.clone(), staged.replaces.clone());
+    match entry.kind {
+        remote_sandbox_core::sync::Kind::Directory => Action::MakeDirectory { entry, replaces },
+        remote_sandbox_core::sync::Kind::Link { .. } => Action::SendLink { entry, replaces },
+        _ => Action::SendFile {
+            entry,
+            replaces,
+            difference: Difference::Missing,
+        },
+    }
+}
