@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
-use crate::{cat, clean, demo, doctor, exec, list, ls, secret, status, supervisor};
+use crate::{cat, clean, copy, demo, doctor, exec, list, ls, secret, status, supervisor};
 
 /// MCP server that gives coding agents remote machines as sandboxes.
 ///
@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Exec(exec::Exec),
     Ls(ls::Ls),
     Cat(cat::Cat),
+    Push(copy::Push),
+    Pull(copy::Pull),
     List(list::List),
     Status(status::Status),
     Clean(clean::Clean),

@@ -3,6 +3,7 @@
 mod arguments;
 mod cat;
 mod clean;
+mod copy;
 mod demo;
 mod doctor;
 mod engine;
@@ -34,6 +35,8 @@ fn main() -> ExitCode {
         Some(Command::Exec(exec)) => return report::end_of_exec(exec.run(common)),
         Some(Command::Ls(ls)) => return report::end_of_exec(ls.run(common)),
         Some(Command::Cat(cat)) => return report::end_of_exec(cat.run(common)),
+        Some(Command::Push(push)) => return report::end_of_exec(push.run(common)),
+        Some(Command::Pull(pull)) => return report::end_of_exec(pull.run(common)),
         Some(Command::List(list)) => list.run(common),
         Some(Command::Status(status)) => status.run(common),
         Some(Command::Clean(clean)) => clean.run(common),

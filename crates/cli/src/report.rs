@@ -53,6 +53,9 @@ pub(crate) enum Failed {
     /// An argument names no file of a sandbox.
     #[error("the argument names no file of a sandbox")]
     NoRemote,
+    /// A path that has to be text is none.
+    #[error("the path is no text")]
+    NotText,
     /// Standard input cannot be read.
     #[error("standard input cannot be read")]
     Input(#[source] io::Error),
@@ -102,6 +105,9 @@ impl Failed {
             Failed::Variable(_) => "write it as --env NAME=value",
             Failed::NoRemote => {
                 "write it as NAME:PATH, such as gpu1:~/results; `list` shows the names"
+            }
+            Failed::NotText => {
+                "copy the directory it lies in; the names of what is copied may be any bytes"
             }
             Failed::Secret(StoreError::Unknown(_)) => {
                 "`remote-sandbox-mcp secret list` shows the names"

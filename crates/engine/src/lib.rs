@@ -20,5 +20,6 @@ pub mod sandbox;
 pub mod secrets;
 pub mod shell;
 pub mod ssh;
+pub mod store;
 pub mod sync;
 pub mod transfer;

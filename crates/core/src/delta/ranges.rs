@@ -6,10 +6,10 @@ use super::beginning;
 use crate::ids::RunToken;
 
 /// Bytes of a part that is hashed; the last one may be shorter.
-pub const RANGE_BYTES: u64 = 8 * 1024 * 1024;
+pub const RANGE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Most parts that are hashed at once.
-pub const MOST_RANGES: u64 = 50_000;
+pub const MOST_RANGES: u64 = 40_000;
 
 /// Hexadecimal digits of the longest hash.
 const LONGEST_HASH: usize = 64;

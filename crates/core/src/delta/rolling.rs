@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn rolled_sum_is_right_for_windows_longer_than_the_prime() {
         let bytes: Vec<u8> = (0..200_000_u32)
-            .map(|at| (at * 31 >> 3) as u8 | 0xf0)
+            .map(|at| ((at * 31) >> 3) as u8 | 0xf0)
             .collect();
         let length = 131_072;
         let roller = Roller::new(length as u32);

@@ -52,8 +52,9 @@ fn open_in_one(
     for _ in 0..MOST_TRIES {
         match openat2(directory, path, flags, mode, resolve) {
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // Some walls answer EPERM to calls they do not know; going by steps is as safe.
-            Err(Errno::NOSYS | Errno::PERM) => return None,
+            // Some walls answer EPERM to calls they do not know; going by steps is as safe. And where a
+            // directory is wanted, only the steps tell a link in its place from a file.
+            Err(Errno::NOSYS | Errno::PERM | Errno::NOTDIR) => return None,
             opened => return Some(opened),
         }
     }

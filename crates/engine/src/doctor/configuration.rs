@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::engine::{load_config, needs_local};
 use crate::secrets::SecretStore;
-use crate::{clock, fsio};
+use crate::{clock, fsio, store};
 
 /// A keychain that hangs must not hang this too.
 const SECRETS_LIMIT: Duration = Duration::from_secs(10);
@@ -142,6 +142,16 @@ impl ConfigurationReport {
             ),
             Ok(_) => Step::ok(StepName::State, &format!("{shown}, private and writable")),
         });
+        for file in store::damaged_files(&folder) {
+            let shown = file.display();
+            self.add(Step::warning(
+                StepName::State,
+                &format!(
+                    "{shown} is a store that was damaged and set aside; what it held is forgotten"
+                ),
+                "look at the disk it lies on, then remove this file",
+            ));
+        }
         self.state = Some(folder);
     }
 

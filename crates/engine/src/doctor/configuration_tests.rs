@@ -99,6 +99,27 @@ fn state_folder_is_warned_of_when_others_can_enter() {
 }
 
 #[test]
+fn store_that_was_set_aside_is_warned_of() {
+    let (home, mut environment) = home();
+    let state = home.path().join("state");
+    environment.insert(
+        "REMOTE_SANDBOX_MCP_HOME".to_owned(),
+        state.display().to_string(),
+    );
+    fsio::private_directory(&state).unwrap();
+    let name = "store.sqlite3.damaged-20261116T061812000Z";
+    for part in ["", "-wal"] {
+        std::fs::write(state.join(format!("{name}{part}")), b"x").unwrap();
+    }
+    let (report, _) = examine_configuration(None, &environment);
+    let told = report
+        .steps
+        .iter()
+        .filter(|step| step.status == Status::Warning && step.detail.contains(name));
+    assert_eq!(told.count(), 1);
+}
+
+#[test]
 fn state_folder_that_cannot_be_made_is_a_failure() {
     let (home, mut environment) = home();
     let file = home.path().join("file");

@@ -16,6 +16,9 @@ use crate::transfer::Started;
 /// How often a caller is told how far it has come.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
+/// How long a cancelled sync may take to clean up.
+const CANCEL_LIMIT: Duration = Duration::from_millis(1500);
+
 /// Where a sync is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Where {
@@ -59,9 +62,9 @@ impl Engine {
             tokio::select! {
                 answer = &mut work => break answer,
                 () = context.cancel.cancelled() => {
-                    progress.enter(Phase::Cancelled);
-                    break Err(Failure::new(Code::Cancelled, "the sync was cancelled")
-                        .hint("what has arrived stays; sync again to go on"));
+                    // It removes what it has left over there, if the link is still good for that.
+                    let _ = tokio::time::timeout(CANCEL_LIMIT, &mut work).await;
+                    break Err(cancelled(progress));
                 }
                 _ = tick.tick() => tell(context, &progress.figures()),
             }
@@ -95,7 +98,7 @@ impl Engine {
             drop(prepared);
             return self.sync_later(context, request).await;
         }
-        let report = prepared.carry_out(progress).await?;
+        let report = prepared.carry_out(progress, &context.cancel).await?;
         Ok(SyncAnswer::Done(Box::new(report)))
     }
 
@@ -111,11 +114,15 @@ impl Engine {
         self.kept.learn().await;
         let work = async {
             let prepared = self.prepare(sandbox, request, &progress).await?;
-            prepared.carry_out(&progress).await
+            prepared.carry_out(&progress, &cancel).await
         };
+        tokio::pin!(work);
         let done = tokio::select! {
-            done = work => done,
-            () = cancel.cancelled() => Err(Failure::new(Code::Cancelled, "the sync was cancelled")),
+            done = &mut work => done,
+            () = cancel.cancelled() => {
+                let _ = tokio::time::timeout(CANCEL_LIMIT, &mut work).await;
+                Err(cancelled(&progress))
+            }
         };
         done.map_err(|failure| failure.masked(&self.mask))
     }
@@ -168,6 +175,12 @@ impl Engine {
             cwd: None,
         })
     }
+}
+
+fn cancelled(progress: &Progress) -> Failure {
+    progress.enter(Phase::Cancelled);
+    Failure::new(Code::Cancelled, "the sync was cancelled")
+        .hint("what has arrived stays; sync again to go on")
 }
 
 fn tell(context: &CallContext, figures: &Figures) {

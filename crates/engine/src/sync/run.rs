@@ -8,6 +8,7 @@ use remote_sandbox_core::sync::path::shown;
 use remote_sandbox_core::sync::plan::{Summary, Word};
 use remote_sandbox_core::sync::scan::Scanner;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::decide::Decision;
 use super::fetch::download;
@@ -86,13 +87,17 @@ impl Prepared {
     }
 
     /// Does it.
-    pub(crate) async fn carry_out(&self, progress: &Arc<Progress>) -> Result<SyncReport, Failure> {
+    pub(crate) async fn carry_out(
+        &self,
+        progress: &Arc<Progress>,
+        cancel: &CancellationToken,
+    ) -> Result<SyncReport, Failure> {
         self.check()?;
         let _lock = self.sides.lock()?;
         let done = match self.sides.request.way {
             Way::Up => {
                 self.check_room_there().await?;
-                upload(&self.sides, &self.decision, progress).await?
+                upload(&self.sides, &self.decision, progress, cancel).await?
             }
             Way::Down => {
                 let tree = self.target_here()?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::path::shown;
 use remote_sandbox_core::sync::plan::Planner;
 use remote_sandbox_core::sync::roots::{CleanPath, LocalRoots};
@@ -12,6 +13,8 @@ use remote_sandbox_core::sync::scan::{
     HostPath, RootKind, ScanDepth, ScanProblem, ScanRequest, Scanner, SortedBy,
 };
 use remote_sandbox_core::sync::{Entry, EntryList, Filter, RelPath, SortedEntries};
+
+use sha2::{Digest, Sha256};
 
 use super::far::Far;
 use super::far_scan::{FarTree, scan};
@@ -23,6 +26,7 @@ use super::request::{SyncRequest, Way};
 use super::roots::{LocalPaths, Resolved};
 use super::rules;
 use crate::beneath::Tree;
+use crate::fsio;
 use crate::sandbox::Sandbox;
 
 /// The plan of a sync, as a stream of actions.
@@ -50,6 +54,8 @@ pub(super) struct Sides {
     pub(super) far_root: HostPath,
     pub(super) far_home: Vec<u8>,
     pub(super) far_device: Option<u64>,
+    /// What earlier syncs there left unfinished.
+    pub(super) far_leftovers: Vec<Entry>,
     /// Whether there is a directory there.
     pub(super) far_exists: bool,
     /// A single file: its name here and its name there.
@@ -250,6 +256,7 @@ impl Sides {
             far_root,
             far_home: Vec::new(),
             far_device: None,
+            far_leftovers: Vec::new(),
             far_exists: false,
             lone: None,
             problems: Vec::new(),
@@ -263,6 +270,7 @@ impl Sides {
         let summary = &there.summary;
         self.far_home.clone_from(&summary.home);
         self.far_device = summary.device;
+        self.far_leftovers.clone_from(&summary.temporaries);
         self.far_exists = summary.root == RootKind::Directory;
         if self.far_exists
             && let Ok(real) = HostPath::parse(&summary.location)
@@ -329,6 +337,22 @@ impl Sides {
         }
     }
 
+    /// The mark of everything that a sync to this target writes: the same each time, so that the next one finds what
+    /// was left, and another one for every installation.
+    pub(super) fn token(&self) -> Result<RunToken, Failure> {
+        let mut hasher = Sha256::new();
+        hasher.update(installation(&self.state)?);
+        for part in [self.request.sandbox.as_bytes(), &self.far_location()] {
+            hasher.update((part.len() as u64).to_be_bytes());
+            hasher.update(part);
+        }
+        let mut bytes = [0; 16];
+        for (byte, hashed) in bytes.iter_mut().zip(hasher.finalize()) {
+            *byte = hashed;
+        }
+        Ok(RunToken::from_uuid_bytes(bytes))
+    }
+
     /// Takes the lock of the target, so that nobody else syncs to it.
     pub(super) fn lock(&self) -> Result<TargetLock, Failure> {
         match self.request.way {
@@ -339,6 +363,20 @@ impl Sides {
             }
         }
     }
+}
+
+/// What tells this installation from every other one.
+fn installation(state: &Path) -> Result<Vec<u8>, Failure> {
+    let unavailable = |error: fsio::FileError| {
+        Failure::new(Code::StoreUnavailable, Failure::chain(&error))
+            .hint("the state folder must be writable; nothing was synced")
+    };
+    let path = state.join("installation");
+    let lot = uuid::Uuid::now_v7().simple().to_string();
+    fsio::private_directory(state).map_err(unavailable)?;
+    fsio::create_atomically(&path, lot.as_bytes()).map_err(unavailable)?;
+    let read = fsio::read_sealed(&path, 64).map_err(unavailable)?;
+    Ok(read.unwrap_or_default())
 }
 
 /// Sets a flag when it goes.

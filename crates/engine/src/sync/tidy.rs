@@ -6,23 +6,42 @@ use std::time::Duration;
 use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::sync::chores::Removal;
 use remote_sandbox_core::sync::plan::Action;
+use remote_sandbox_core::sync::receive::discard_script;
 use remote_sandbox_core::sync::scan::{ScanDepth, ScanRequest, SortedBy};
 use remote_sandbox_core::sync::{Entry, Kind, RelPath};
 
 use super::decide::{Decision, out_of_order};
+use super::far::{QUESTION_LIMIT, new_mark};
 use super::far_scan::scan;
 use super::outcome::Outcome;
 use super::sides::Sides;
+use crate::clock;
 use crate::sandbox::Sandbox;
 
 /// How long it may take to find out whether a program is there.
 const LOOK_LIMIT: Duration = Duration::from_secs(15);
+
+/// What is older than this is nobody's any more.
+const LEFT_FOR_S: i64 = 24 * 3600;
 
 /// Whether the host has `python3`.
 pub(super) async fn has_python(sandbox: &dyn Sandbox) -> bool {
     let script = "[ \"$(python3 -S -c 'print(3)' 2>/dev/null)\" = 3 ] && echo RSMCP:python3\n";
     let answer = sandbox.ask(script.to_owned(), LOOK_LIMIT).await;
     answer.is_ok_and(|answer| String::from_utf8_lossy(&answer).contains("RSMCP:python3"))
+}
+
+/// Removes what earlier syncs left unfinished there a day ago or longer; whoever still works on it is given that time.
+pub(super) async fn remove_leftovers(sides: &Sides) {
+    let now = i64::try_from(clock::wall().as_secs()).unwrap_or(i64::MAX);
+    let old = sides.far_leftovers.iter();
+    let old = old.filter(|entry| entry.mtime.seconds.saturating_add(LEFT_FOR_S) < now);
+    let old: Vec<RelPath> = old.map(|entry| entry.path.clone()).collect();
+    if !old.is_empty() {
+        let far = sides.far_side();
+        let script = discard_script(&far.root, &old, &new_mark());
+        let _ = far.sandbox.ask(script, QUESTION_LIMIT).await;
+    }
 }
 
 /// Removes what stands where something of another kind comes.

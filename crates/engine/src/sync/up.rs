@@ -8,10 +8,10 @@ use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::plan::{Action, Difference};
 use remote_sandbox_core::sync::staging::{Batch, Regions, Staged, Stager};
 use remote_sandbox_core::sync::{Entry, Mtime, RelPath};
+use tokio_util::sync::CancellationToken;
 
 use super::compare::Compared;
 use super::decide::{Decision, out_of_order};
-use super::far::new_mark;
 use super::gauge::Gauge;
 use super::large::{LargeError, LargeUp, upload_large};
 use super::outcome::Outcome;
@@ -40,6 +40,7 @@ pub(super) async fn upload(
     sides: &Sides,
     decision: &Decision,
     progress: &Progress,
+    cancel: &CancellationToken,
 ) -> Result<Uploaded, Failure> {
     let Some(tree) = sides.tree.clone() else {
         let text = "there is nothing to be sent on this machine";
@@ -62,8 +63,9 @@ pub(super) async fn upload(
             gauge: &gauge,
         },
         progress,
+        cancel,
         has_files: None,
-        token: new_mark(),
+        token: sides.token()?,
         outcome: Outcome::default(),
         changes: Changes::default(),
         large: Vec::new(),
@@ -83,6 +85,7 @@ struct Upload<'a> {
     sides: &'a Sides,
     sender: Sender<'a>,
     progress: &'a Progress,
+    cancel: &'a CancellationToken,
     /// Whether the sandbox speaks the file protocol, once it was asked.
     has_files: Option<bool>,
     token: RunToken,
@@ -194,7 +197,15 @@ impl Upload<'_> {
             if let Some(first) = batch.staged.first() {
                 self.progress.at(first.source.path.shown().text);
             }
-            let sent = match self.sender.send(&batch).await {
+            let sent = tokio::select! {
+                sent = self.sender.send(&batch) => sent,
+                () = self.cancel.cancelled() => {
+                    self.sender.discard(&batch.folders).await;
+                    let text = "the sync was cancelled";
+                    return Err(Failure::new(Code::Cancelled, text));
+                }
+            };
+            let sent = match sent {
                 Ok(sent) => sent,
                 Err(SendError::NoTar) => send_by_files(&self.sender, &batch).await?,
                 Err(SendError::Failed(failure)) => return Err(failure),
@@ -202,7 +213,7 @@ impl Upload<'_> {
             self.changes.any = true;
             let count = sent.packed.count;
             self.account(&batch, sent);
-            let mut stager = Stager::new(new_mark(), regions);
+            let mut stager = Stager::new(self.token.clone(), regions);
             let rest = batch.staged.get(count..).unwrap_or_default();
             for staged in rest {
                 stager.add(action_of(staged));
@@ -360,6 +371,7 @@ impl Upload<'_> {
             }
         }
         far.set_times(&self.times).await?;
+        tidy::remove_leftovers(self.sides).await;
         Ok(Uploaded {
             outcome: self.outcome,
             changes: self.changes,

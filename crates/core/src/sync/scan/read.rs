@@ -10,6 +10,9 @@ use crate::sync::temporary::is_temporary;
 /// Login files may say this much before the scan begins.
 const MOST_NOISE: usize = 64 * 1024;
 
+/// So many things of ours that were left are remembered.
+const MOST_TEMPORARIES: usize = 100;
+
 /// A path, a link target and the fields.
 const LONGEST_RECORD: usize = 2 * LONGEST_PATH + 512;
 
@@ -126,6 +129,8 @@ pub struct ScanSummary {
     pub entries: u64,
     /// How many problems there were.
     pub problems: u64,
+    /// The first things of ours that were still being written when they were left.
+    pub temporaries: Vec<Entry>,
 }
 
 /// Reads the output of [`scan_script`](super::scan_script), in pieces of any size.
@@ -143,6 +148,7 @@ pub struct ScanReader {
     device: Option<u64>,
     entries: u64,
     problems: u64,
+    temporaries: Vec<Entry>,
 }
 
 impl ScanReader {
@@ -163,6 +169,7 @@ impl ScanReader {
             device: None,
             entries: 0,
             problems: 0,
+            temporaries: Vec::new(),
         }
     }
 
@@ -208,6 +215,7 @@ impl ScanReader {
             device: self.device,
             entries: self.entries,
             problems: self.problems,
+            temporaries: self.temporaries,
         })
     }
 
@@ -242,7 +250,12 @@ impl ScanReader {
             return self.word(word).map(Found::Problem);
         }
         match record::parse(record) {
-            Ok(entry) if entry.path.components().any(is_temporary) => None,
+            Ok(entry) if entry.path.components().any(is_temporary) => {
+                if is_temporary(entry.path.name()) && self.temporaries.len() < MOST_TEMPORARIES {
+                    self.temporaries.push(entry);
+                }
+                None
+            }
             Ok(entry) => Some(Found::Entry(entry)),
             Err(RecordFault::Path(error)) => Some(Found::Problem(ScanProblem::Path(error))),
             Err(RecordFault::Garbled) => Some(Found::Problem(garbled(record))),

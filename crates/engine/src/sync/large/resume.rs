@@ -36,12 +36,17 @@ pub(super) async fn missing_ranges(
     let (remote, local) = tokio::join!(asking, hashing);
     let mut local = local?;
     let Some(remote) = remote else {
-        return Ok(vec![0..size_bytes]);
+        return Ok(everything(size_bytes));
     };
     if remote.digest != RangeDigest::Sha256 {
         local = local_hashes(source, count, size_bytes, remote.digest).await?;
     }
     Ok(differing(&local, &remote.hashes, size_bytes))
+}
+
+/// The one range that a whole file is.
+pub(super) fn everything(size_bytes: u64) -> Vec<Range<u64>> {
+    Vec::from_iter([0..size_bytes])
 }
 
 /// The ranges whose hashes are not the same, joined.

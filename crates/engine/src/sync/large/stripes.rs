@@ -2,14 +2,13 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::{join, try_join_all};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::error::LargeError;
 use super::place::Place;
@@ -48,20 +47,20 @@ pub(super) struct Stripes<'a> {
     sent_bytes: AtomicU64,
     total_bytes: u64,
     began: Instant,
-    is_paused: AtomicBool,
-    /// When more than one channel may be opened.
-    wide: CancellationToken,
-    /// When there is nothing more to take.
-    drained: CancellationToken,
+    pace: watch::Sender<Pace>,
 }
 
-/// Whether all the link may be used from the beginning.
+/// How much of the link is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// All of it.
-    Full,
     /// As little as it takes to see how fast it is.
     Gentle,
+    /// All of it.
+    Full,
+    /// None any more, once what is under way has arrived.
+    Resting,
+    /// None, for there is nothing left to take.
+    Drained,
 }
 
 impl<'a> Stripes<'a> {
@@ -73,42 +72,33 @@ impl<'a> Stripes<'a> {
         missing: Vec<Range<u64>>,
         pace: Pace,
     ) -> Self {
-        let stripes = Stripes {
+        let room = match pace {
+            Pace::Gentle => GENTLE_PIECES,
+            _ => MOST_PIECES,
+        };
+        Stripes {
             far,
             source,
             place,
             progress,
             total_bytes: missing.iter().map(|range| range.end - range.start).sum(),
             queue: Mutex::new(missing.into()),
-            room: Semaphore::new(GENTLE_PIECES),
+            room: Semaphore::new(room),
             sent_bytes: AtomicU64::new(0),
             began: clock::instant(),
-            is_paused: AtomicBool::new(false),
-            wide: CancellationToken::new(),
-            drained: CancellationToken::new(),
-        };
-        if pace == Pace::Full {
-            stripes.widen();
+            pace: watch::Sender::new(pace),
         }
-        stripes
     }
 
-    /// Lets it use all of the link.
+    /// Lets it use all of the link, after a gentle beginning.
     pub(super) fn widen(&self) {
-        if !self.wide.is_cancelled() {
-            self.wide.cancel();
-            self.room.add_permits(MOST_PIECES - GENTLE_PIECES);
-        }
+        self.room.add_permits(MOST_PIECES - GENTLE_PIECES);
+        self.pace.send_replace(Pace::Full);
     }
 
     /// Has `send` end when what is under way has arrived.
-    pub(super) fn pause(&self) {
-        self.is_paused.store(true, Ordering::Relaxed);
-    }
-
-    /// Takes it up again.
-    pub(super) fn go_on(&self) {
-        self.is_paused.store(false, Ordering::Relaxed);
+    pub(super) fn rest(&self) {
+        self.pace.send_replace(Pace::Resting);
     }
 
     /// Bytes that have arrived.
@@ -151,15 +141,19 @@ impl<'a> Stripes<'a> {
 
     /// One more channel, if the host gives one; it is no harm if not, or if it is lost.
     async fn further_channel(&self) -> Result<(), LargeError> {
+        let mut pace = self.pace.subscribe();
+        let begun = pace.wait_for(|pace| *pace != Pace::Gentle).await;
+        if begun.is_ok_and(|pace| *pace != Pace::Full) {
+            return Ok(());
+        }
         let opening = async {
-            self.wide.cancelled().await;
             let client = self.far.files().await.ok().flatten()?;
             let file = self.place.open(&client, false).await.ok()?;
             Some((client, file))
         };
         let opened = tokio::select! {
             opened = opening => opened,
-            () = self.drained.cancelled() => None,
+            _ = pace.wait_for(|pace| *pace != Pace::Full) => None,
         };
         let Some((_client, file)) = opened else {
             return Ok(());
@@ -201,12 +195,12 @@ impl<'a> Stripes<'a> {
 
     /// The next piece; none when there is none, or when it shall rest.
     fn take(&self) -> Option<Piece<'_>> {
-        if self.is_paused.load(Ordering::Relaxed) {
+        if *self.pace.borrow() == Pace::Resting {
             return None;
         }
         let mut queue = self.queue();
         let Some(range) = queue.front_mut() else {
-            self.drained.cancel();
+            self.pace.send_replace(Pace::Drained);
             return None;
         };
         let end = range.end.min(range.start + PIECE);

@@ -1,6 +1,7 @@
 //! A large file on its way to a host.
 
 use std::fs;
+use std::ops::Range;
 use std::time::Duration;
 
 use remote_sandbox_core::sync::{Entry, Mtime, RelPath};
@@ -8,7 +9,7 @@ use remote_sandbox_core::sync::{Entry, Mtime, RelPath};
 use super::delta::{self, Built};
 use super::error::LargeError;
 use super::place::Place;
-use super::resume::missing_ranges;
+use super::resume::{everything, missing_ranges};
 use super::source::Source;
 use super::stripes::{Pace, Stripes};
 use crate::sandbox::Sandbox;
@@ -88,39 +89,17 @@ struct Upload<'a> {
 
 impl Upload<'_> {
     async fn run(&self) -> Result<LargeDone, LargeError> {
-        let size_bytes = self.entry.size_bytes;
-        let (left, free) = tokio::join!(
-            self.place.left_behind(&self.client, size_bytes),
-            self.place.free_bytes(&self.client)
-        );
-        let left = left?;
-        let missing = match left {
-            0 => vec![0..size_bytes],
-            left => {
-                let there = self.place.temporary.as_bytes();
-                missing_ranges(self.far, there, left, &self.source, size_bytes).await?
-            }
-        };
+        let (file, missing) = self.begin().await?;
         let missing_bytes: u64 = missing.iter().map(|range| range.end - range.start).sum();
-        let resumed_bytes = size_bytes - missing_bytes;
-        // What lies there already takes no further space, whether it is right or not.
-        let needed_bytes = missing_bytes.min(size_bytes - left);
-        if free.is_some_and(|free| free < needed_bytes) {
-            return Err(LargeError::NoSpace {
-                path: self.place.shown().to_owned(),
-                needed_bytes,
-            });
-        }
+        let resumed_bytes = self.entry.size_bytes - missing_bytes;
         self.progress.moved(resumed_bytes);
-        let file = self.place.open(&self.client, left == 0).await?;
         let pace = match self.old {
             Some(_) => Pace::Gentle,
             None => Pace::Full,
         };
         let (far, place) = (self.far, &self.place);
         let stripes = Stripes::new(far, &self.source, place, self.progress, missing, pace);
-        let sent = self.send(&stripes, &file).await;
-        let built = match sent {
+        let built = match self.send(&stripes, &file).await {
             Ok(built) => built,
             Err(error) => {
                 let needed = stripes.missing_bytes();
@@ -151,6 +130,32 @@ impl Upload<'_> {
         Ok(done)
     }
 
+    /// Opens the file on the host, new or as it was left; says what of it has to be sent.
+    async fn begin(&self) -> Result<(File, Vec<Range<u64>>), LargeError> {
+        let size_bytes = self.entry.size_bytes;
+        let (left, free) = tokio::join!(
+            self.place.left_behind(&self.client, size_bytes),
+            self.place.free_bytes(&self.client)
+        );
+        let left = left?;
+        // What lies there already takes no further space, whether it is right or not.
+        let needed_bytes = size_bytes - left;
+        if free.is_some_and(|free| free < needed_bytes) {
+            return Err(LargeError::NoSpace {
+                path: self.place.shown().to_owned(),
+                needed_bytes,
+            });
+        }
+        let missing = match left {
+            0 => everything(size_bytes),
+            left => {
+                let there = self.place.temporary.as_bytes();
+                missing_ranges(self.far, there, left, &self.source, size_bytes).await?
+            }
+        };
+        Ok((self.place.open(&self.client, left == 0).await?, missing))
+    }
+
     /// Sends the file whole, unless the host can build it sooner out of what it has.
     async fn send(&self, stripes: &Stripes<'_>, file: &File) -> Result<Built, LargeError> {
         let Some(old) = self.old else {
@@ -167,7 +172,7 @@ impl Upload<'_> {
             let slow = |_: &_| stripes.time_left() > WORTH_A_DELTA;
             match signature.filter(slow) {
                 Some(signature) => {
-                    stripes.pause();
+                    stripes.rest();
                     sending.await?;
                     signature
                 }
@@ -182,7 +187,6 @@ impl Upload<'_> {
         let built = delta::build(far, place, source, self.entry, signature, self.progress).await?;
         if built == Built::No {
             self.progress.moved(stripes.sent_bytes());
-            stripes.go_on();
             stripes.widen();
             stripes.send(file).await?;
         }

@@ -12,7 +12,7 @@ use crate::sync::Progress;
 #[tokio::test(flavor = "multi_thread")]
 async fn large_file_arrives_whole_with_its_mode_and_time() {
     let world = World::new().await;
-    let content = noise(40 * MIB + 12_345, 1);
+    let content = noise(24 * MIB + 12_345, 1);
     let mut entry = world.write_near("big", &content);
     entry.mode = 0o4751;
     let progress = Progress::default();
@@ -53,7 +53,7 @@ async fn large_file_arrives_over_the_one_session_that_a_host_gives() {
 #[tokio::test(flavor = "multi_thread")]
 async fn cut_file_is_continued_and_the_old_one_stays_until_then(#[case] percent: usize) {
     let world = World::new().await;
-    let content = noise(48 * MIB, 1);
+    let content = noise(40 * MIB, 1);
     let entry = world.write_near("big", &content);
     world.write_far("big", b"old");
     // The connection is open before, so that only the file is counted.
@@ -81,10 +81,10 @@ async fn cut_file_is_continued_and_the_old_one_stays_until_then(#[case] percent:
 #[tokio::test(flavor = "multi_thread")]
 async fn part_that_is_wrong_in_what_was_left_is_sent_again() {
     let world = World::new().await;
-    let content = noise(40 * MIB, 1);
+    let content = noise(24 * MIB, 1);
     let entry = world.write_near("big", &content);
     world.sandbox.check().await.unwrap();
-    world.proxy.cut_after(39 * MIB as u64, Direction::ToServer);
+    world.proxy.cut_after(23 * MIB as u64, Direction::ToServer);
     world.up(&entry, None).await.unwrap_err();
     let left = world.unfinished();
     assert_eq!(left.len(), 1, "{left:?}");

@@ -9,7 +9,7 @@ mod sync;
 
 pub use files::file_list;
 pub use sandboxes::sandbox_list;
-pub use sync::sync_result;
+pub use sync::{sync_plan, sync_result};
 
 use std::sync::Arc;
 

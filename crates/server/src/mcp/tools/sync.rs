@@ -297,6 +297,17 @@ pub fn sync_result(way: Way, report: &SyncReport, sandbox: &str) -> Value {
     result
 }
 
+/// What a sync would do, as the tools return it.
+pub fn sync_plan(plan: &PlanReport, sandbox: &str) -> Value {
+    let mut reply = json!({ "mode": "dry_run", "sandbox": sandbox });
+    if let (Value::Object(reply), Ok(Value::Object(plan))) =
+        (&mut reply, serde_json::to_value(plan))
+    {
+        reply.extend(plan);
+    }
+    reply
+}
+
 fn planned(plan: &PlanReport, sandbox: &str) -> Reply {
     let line = |actions: &remote_sandbox_engine::sync::PlannedActions| {
         let first = actions.first.join(", ");
@@ -304,12 +315,7 @@ fn planned(plan: &PlanReport, sandbox: &str) -> Reply {
         format!("{action}: {count} ({bytes} bytes) {first}")
     };
     let body: Vec<String> = plan.actions.iter().map(line).collect();
-    let mut reply = json!({ "mode": "dry_run", "sandbox": sandbox });
-    if let (Value::Object(reply), Ok(Value::Object(plan))) =
-        (&mut reply, serde_json::to_value(plan))
-    {
-        reply.extend(plan);
-    }
+    let reply = sync_plan(plan, sandbox);
     let verdict = format!("nothing was changed: this is the plan (sandbox {sandbox})");
     Reply::new(reply, verdict).body(body.join("\n"))
 }

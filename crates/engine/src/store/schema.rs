@@ -1,0 +1,133 @@
+//! The tables, and how an older file gets those that it has not yet.
+//!
+//! Steps only add: a program that knows fewer steps can go on using the file, unless one of them says otherwise.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+
+use super::StoreError;
+
+/// Marks a file as a store of ours.
+const APPLICATION_ID: i32 = 0x5253_4d43;
+
+/// The version of this program, for people who open the file with another one.
+const OURS: &str = env!("CARGO_PKG_VERSION");
+
+/// One numbered change; a file counts the ones that it has.
+struct Step {
+    statements: &'static str,
+    /// A program that knows fewer steps than this may not use a file with this one.
+    minimum_reader: i64,
+}
+
+/// All steps; what has been released is never changed, only added to.
+const STEPS: [Step; 1] = [Step {
+    minimum_reader: 1,
+    statements: "
+        CREATE TABLE about (key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
+        CREATE TABLE transfers (
+            id INTEGER PRIMARY KEY CHECK (id > 0),
+            principal TEXT NOT NULL,
+            sandbox TEXT NOT NULL,
+            direction TEXT NOT NULL,
+            local_path TEXT NOT NULL,
+            remote_path TEXT NOT NULL,
+            request TEXT NOT NULL,
+            pair_key TEXT NOT NULL,
+            status TEXT NOT NULL
+                CHECK (status IN ('queued', 'running', 'completed', 'failed', 'cancelled')),
+            pid INTEGER,
+            pid_start INTEGER,
+            boot_id TEXT,
+            log_file TEXT NOT NULL,
+            progress TEXT,
+            result TEXT,
+            error TEXT,
+            created INTEGER NOT NULL,
+            updated INTEGER NOT NULL,
+            finished INTEGER
+        ) STRICT;
+        CREATE UNIQUE INDEX transfers_one_per_pair ON transfers (principal, pair_key)
+            WHERE status IN ('queued', 'running');
+        CREATE INDEX transfers_by_end ON transfers (finished) WHERE finished IS NOT NULL;
+        CREATE INDEX transfers_by_principal ON transfers (principal, created);",
+}];
+
+const SCHEMA: i64 = STEPS.len() as i64;
+
+/// Adds what the file lacks, and refuses a file that is not for this version.
+pub(super) fn bring_up_to_date(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let failed = |source| StoreError::of(path, source);
+    // Nothing is locked where nothing is to be done.
+    match found_version(connection, path)? {
+        Some(version) if version < SCHEMA => {}
+        _ => return Ok(()),
+    }
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(failed)?;
+    // Another process may have been faster.
+    let Some(version) = found_version(&transaction, path)? else {
+        return Ok(());
+    };
+    for (number, step) in (1..).zip(&STEPS) {
+        if number > version {
+            add_step(&transaction, number, step).map_err(failed)?;
+        }
+    }
+    transaction.commit().map_err(failed)
+}
+
+/// How many steps a file has that may need more; none when it has more than we know and may be used so.
+fn found_version(connection: &Connection, path: &Path) -> Result<Option<i64>, StoreError> {
+    let failed = |source| StoreError::of(path, source);
+    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let version = number("user_version").map_err(failed)?;
+    let application = number("application_id").map_err(failed)?;
+    let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| {
+        row.get::<_, i64>(0)
+    });
+    let is_empty = tables.map_err(failed)? == 0;
+    if !(is_empty && version == 0) && application != i64::from(APPLICATION_ID) {
+        return Err(StoreError::Refused {
+            path: path.to_owned(),
+            problem: "it is a database of another program",
+        });
+    }
+    if version <= SCHEMA {
+        return Ok(Some(version));
+    }
+    let minimum = about::<i64>(connection, "minimum_reader").map_err(failed)?;
+    if minimum.is_some_and(|minimum| minimum <= SCHEMA) {
+        return Ok(None);
+    }
+    let written_by = about::<String>(connection, "written_by").map_err(failed)?;
+    Err(StoreError::Newer {
+        path: path.to_owned(),
+        written_by: written_by.unwrap_or_else(|| "unknown".to_owned()),
+        ours: OURS,
+    })
+}
+
+fn about<T: rusqlite::types::FromSql>(
+    connection: &Connection,
+    key: &str,
+) -> rusqlite::Result<Option<T>> {
+    connection
+        .query_row("SELECT value FROM about WHERE key = ?1", [key], |row| {
+            row.get(0)
+        })
+        .optional()
+}
+
+fn add_step(transaction: &Transaction<'_>, number: i64, step: &Step) -> rusqlite::Result<()> {
+    transaction.execute_batch(step.statements)?;
+    let keep = "INSERT INTO about (key, value) VALUES (?1, ?2)
+        ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+    let known = about::<i64>(transaction, "minimum_reader")?.unwrap_or(0);
+    transaction.execute(keep, ("minimum_reader", known.max(step.minimum_reader)))?;
+    transaction.execute(keep, ("written_by", OURS))?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", number)
+}
