@@ -25,5 +25,6 @@ mod secret_command;
 mod ssh_config;
 mod support;
 mod surroundings;
+mod sync;
 mod tasks;
 mod warm;

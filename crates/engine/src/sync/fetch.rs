@@ -1,17 +1,378 @@
-//! stub
+//! Carries a plan out on this machine.
+
+use std::sync::Arc;
+
 use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::ids::RunToken;
+use remote_sandbox_core::sync::plan::Action;
+use remote_sandbox_core::sync::temporary::temporary_name;
+use remote_sandbox_core::sync::{Entry, Kind, RelPath};
+use sha2::{Digest, Sha256};
 
-use super::decide::Decision;
-use super::progress::Progress;
+use super::compare::Compared;
+use super::decide::{Decision, out_of_order};
+use super::down::{DownJob, Planned, download as bring};
+use super::far::new_mark;
+use super::large::{LargeDown, LargeError, download_large};
+use super::local_work::{Piece, here, make_directories, make_links, remove_all, set_modes};
+use super::outcome::Outcome;
+use super::pack::Source;
+use super::progress::{Phase, Progress};
+use super::remember::Changes;
 use super::sides::Sides;
-use super::up::Uploaded;
-use crate::beneath::Tree;
+use super::up::{LARGE_FILE, Uploaded, large_failure};
+use crate::beneath::{NewFile, Tree};
 
+/// A batch has at most so many files.
+const MOST_FILES: usize = 10_000;
+
+/// A batch has at most so many bytes, but one file always.
+const MOST_BYTES: u64 = 64 * 1024 * 1024;
+
+/// How often a file that changes while it is read is read again.
+const MOST_TRIES: u32 = 2;
+
+/// Makes the tree here like the one in the sandbox.
 pub(super) async fn download(
-    _sides: &Sides,
-    _decision: &Decision,
-    _tree: Tree,
-    _progress: &Progress,
+    sides: &Sides,
+    decision: &Decision,
+    tree: Tree,
+    progress: &Progress,
 ) -> Result<Uploaded, Failure> {
-    Err(Failure::new(Code::Unsupported, "not yet"))
+    let source = Source {
+        tree: tree.clone(),
+        lone: None,
+        follow: None,
+    };
+    let compared = Compared::of(sides, Some(&source), progress).await?;
+    let mut fetch = Fetch {
+        sides,
+        tree,
+        progress,
+        has_files: None,
+        transfer: new_mark(),
+        outcome: Outcome::default(),
+        changes: Changes::default(),
+        batch: Vec::new(),
+        batch_bytes: 0,
+        directories: Vec::new(),
+        links: Vec::new(),
+        large: Vec::new(),
+        deletes: Vec::new(),
+        modes: Vec::new(),
+    };
+    fetch.clear(decision).await?;
+    progress.enter(Phase::Downloading);
+    for action in sides.plan() {
+        let action = action.map_err(|error| out_of_order(&error))?;
+        fetch.take(compared.settle(action), decision).await?;
+        if fetch.batch.len() >= MOST_FILES || fetch.batch_bytes >= MOST_BYTES {
+            fetch.bring().await?;
+        }
+    }
+    fetch.bring().await?;
+    fetch.bring_large().await?;
+    fetch.finish(compared).await
+}
+
+struct Fetch<'a> {
+    sides: &'a Sides,
+    tree: Tree,
+    progress: &'a Progress,
+    has_files: Option<bool>,
+    transfer: RunToken,
+    outcome: Outcome,
+    changes: Changes,
+    batch: Vec<Planned>,
+    batch_bytes: u64,
+    directories: Vec<Entry>,
+    links: Vec<Piece>,
+    large: Vec<Piece>,
+    deletes: Vec<Entry>,
+    modes: Vec<(RelPath, u16)>,
+}
+
+impl Fetch<'_> {
+    /// Removes what stands where something of another kind comes.
+    async fn clear(&mut self, decision: &Decision) -> Result<(), Failure> {
+        let mut giving_way = Vec::new();
+        for action in self.sides.plan() {
+            match action.map_err(|error| out_of_order(&error))? {
+                Action::Delete { target } => {
+                    let is_below = |top: &RelPath| target.path.is_below(top);
+                    if decision.replaced.iter().any(is_below) {
+                        giving_way.push(target);
+                    }
+                }
+                Action::SendFile {
+                    replaces: Some(target),
+                    ..
+                }
+                | Action::SendLink {
+                    replaces: Some(target),
+                    ..
+                } if target.kind.is_directory() => giving_way.push(target),
+                Action::MakeDirectory {
+                    replaces: Some(target),
+                    ..
+                } => giving_way.push(target),
+                _ => {}
+            }
+        }
+        self.remove(giving_way).await
+    }
+
+    async fn remove(&mut self, entries: Vec<Entry>) -> Result<(), Failure> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        self.changes.any = true;
+        let tree = self.tree.clone();
+        let removed = here(move || remove_all(&tree, entries)).await?;
+        self.outcome.deleted_files += removed.files;
+        self.outcome.deleted_dirs += removed.directories;
+        for (path, problem) in removed.problems {
+            self.outcome.problem(&path, problem);
+        }
+        Ok(())
+    }
+
+    /// Takes note of an action.
+    async fn take(&mut self, action: Action, decision: &Decision) -> Result<(), Failure> {
+        match action {
+            Action::MakeDirectory { entry, .. } => self.directories.push(entry),
+            Action::SendFile {
+                entry, replaces, ..
+            } => self.take_file(entry, still_there(replaces)).await?,
+            Action::SendLink { entry, replaces } => {
+                self.links.push((entry, still_there(replaces)));
+            }
+            Action::SetAttributes { entry, .. } => {
+                self.outcome.unchanged_files += u64::from(!entry.kind.is_directory());
+                self.outcome.changed_modes += 1;
+                self.modes.push((entry.path.clone(), entry.carried_mode()));
+            }
+            Action::Delete { target } => {
+                let is_cleared = |top: &RelPath| target.path.is_below(top);
+                if !decision.replaced.iter().any(is_cleared) {
+                    self.deletes.push(target);
+                }
+            }
+            Action::Keep { entry } => {
+                self.outcome.unchanged_files += u64::from(!entry.kind.is_directory());
+            }
+            Action::Conflict { path, obstacle } => {
+                self.outcome.conflicts += 1;
+                self.outcome.missing(&path, obstacle);
+            }
+            Action::Skip { entry, reason } => {
+                self.outcome.skipped += 1;
+                self.outcome.problem(&entry.path, reason);
+            }
+            Action::CompareContent { entry, .. } => {
+                self.outcome.missing(&entry.path, "it was not compared");
+            }
+        }
+        Ok(())
+    }
+
+    async fn take_file(&mut self, entry: Entry, replaces: Option<Entry>) -> Result<(), Failure> {
+        if entry.size_bytes >= LARGE_FILE && self.has_files().await? {
+            self.large.push((entry, replaces));
+            return Ok(());
+        }
+        self.batch_bytes = self.batch_bytes.saturating_add(entry.size_bytes);
+        let local = entry.path.clone();
+        let mut source = entry;
+        if let Some(lone) = &self.sides.lone {
+            source.path = lone.there.clone();
+        }
+        self.batch.push(Planned {
+            entry: source,
+            local,
+            replaces,
+        });
+        Ok(())
+    }
+
+    async fn has_files(&mut self) -> Result<bool, Failure> {
+        if let Some(known) = self.has_files {
+            return Ok(known);
+        }
+        let has = match self.sides.sandbox.files().await {
+            Ok(files) => files.is_some(),
+            Err(failure) if failure.code == Code::Unsupported => false,
+            Err(failure) => return Err(failure),
+        };
+        self.has_files = Some(has);
+        Ok(has)
+    }
+
+    /// Makes the directories and links that are due, then brings the batch.
+    async fn bring(&mut self) -> Result<(), Failure> {
+        let directories = std::mem::take(&mut self.directories);
+        let links = std::mem::take(&mut self.links);
+        self.changes.any |= !directories.is_empty() || !links.is_empty() || !self.batch.is_empty();
+        for entry in &directories {
+            // Set when everything is in it, for it may not allow that.
+            self.modes.push((entry.path.clone(), entry.carried_mode()));
+        }
+        let (tree, transfer) = (self.tree.clone(), self.transfer.clone());
+        let made = here(move || {
+            let made = make_directories(&tree, &directories);
+            (made, make_links(&tree, &transfer, &links))
+        });
+        let (directories, links) = made.await?;
+        self.outcome.made_dirs += directories.done;
+        self.outcome.sent_files += links.done;
+        self.progress.finished(links.done);
+        for (path, problem) in directories.problems.into_iter().chain(links.problems) {
+            self.changes.failed.insert(path.clone());
+            self.outcome.missing(&path, problem);
+        }
+        let files: Arc<[Planned]> = std::mem::take(&mut self.batch).into();
+        self.batch_bytes = 0;
+        match files.is_empty() {
+            true => Ok(()),
+            false => self.bring_files(files).await,
+        }
+    }
+
+    async fn bring_files(&mut self, files: Arc<[Planned]>) -> Result<(), Failure> {
+        if let Some(first) = files.first() {
+            self.progress.at(first.local.shown().text);
+        }
+        let job = DownJob {
+            remote_root: self.sides.far_root.as_bytes().to_vec(),
+            follow_links: self.sides.request.follow_links,
+            tree: self.tree.clone(),
+            transfer: self.transfer.clone(),
+            progress: self.progress,
+            files: files.clone(),
+        };
+        let done = bring(self.sides.sandbox.as_ref(), &job).await?;
+        self.outcome.sent_files += done.files;
+        self.outcome.sent_bytes += done.bytes;
+        for (planned, has_arrived) in files.iter().zip(&done.arrived) {
+            if !has_arrived {
+                self.changes.failed.insert(planned.local.clone());
+                self.outcome.is_incomplete = true;
+            }
+        }
+        self.outcome.problem_count += done.problem_count - done.problems.len() as u64;
+        for problem in done.problems {
+            let path = remote_sandbox_core::sync::path::shown(problem.path.as_bytes());
+            self.outcome.named(&path, problem.problem);
+        }
+        Ok(())
+    }
+
+    async fn bring_large(&mut self) -> Result<(), Failure> {
+        for (entry, replaces) in std::mem::take(&mut self.large) {
+            self.changes.any = true;
+            self.progress.at(entry.path.shown().text);
+            let mut tries = 0;
+            loop {
+                tries += 1;
+                match self.bring_one(&entry, replaces.as_ref()).await {
+                    Ok(()) => break,
+                    Err(LargeError::Changed { .. }) if tries < MOST_TRIES => {}
+                    Err(error @ (LargeError::Cut { .. } | LargeError::Unreachable(_))) => {
+                        return Err(large_failure(&self.sides.far_side(), &error));
+                    }
+                    Err(error) => {
+                        self.changes.failed.insert(entry.path.clone());
+                        self.outcome.missing(&entry.path, Failure::chain(&error));
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn bring_one(
+        &mut self,
+        entry: &Entry,
+        replaces: Option<&Entry>,
+    ) -> Result<(), LargeError> {
+        let there = match &self.sides.lone {
+            Some(lone) => lone.there.clone(),
+            None => entry.path.clone(),
+        };
+        let name = resumable_name(&self.sides.far_location(), entry);
+        let local = |error: crate::beneath::BeneathError| LargeError::Local {
+            path: entry.path.shown().text,
+            source: std::io::Error::other(Failure::chain(&error)),
+        };
+        let begun = self.tree.begin_resumable(&entry.path, &name);
+        let mut new: NewFile = begun.map_err(local)?;
+        let file = new.file().try_clone();
+        let file = file.map_err(|source| LargeError::Local {
+            path: entry.path.shown().text,
+            source,
+        })?;
+        // Until it is whole it stays for the next attempt, also when this process is ended.
+        new.keep();
+        let job = LargeDown {
+            file,
+            entry,
+            remote_root: self.sides.far_root.as_bytes(),
+            path: &there,
+            progress: self.progress,
+        };
+        let received = download_large(self.sides.sandbox.as_ref(), job).await;
+        if let Err(LargeError::Changed { .. }) = &received {
+            new.discard();
+        }
+        received?;
+        let (mode, mtime, replaces) = (entry.carried_mode(), entry.mtime, replaces.cloned());
+        let committed = here(move || new.commit(mode, mtime, replaces.as_ref())).await;
+        let committed = committed.map_err(LargeError::Unreachable)?;
+        committed.map_err(local)?;
+        self.outcome.sent_files += 1;
+        self.outcome.sent_bytes += entry.size_bytes;
+        self.progress.finished(1);
+        Ok(())
+    }
+
+    async fn finish(mut self, compared: Compared) -> Result<Uploaded, Failure> {
+        let deletes = std::mem::take(&mut self.deletes);
+        if !deletes.is_empty() {
+            self.progress.enter(Phase::Deleting);
+            self.remove(deletes).await?;
+        }
+        let (tree, modes) = (self.tree.clone(), std::mem::take(&mut self.modes));
+        let times = compared.times;
+        let problems = here(move || set_modes(&tree, modes, &times)).await?;
+        for (path, problem) in problems {
+            self.outcome.problem(&path, problem);
+        }
+        Ok(Uploaded {
+            outcome: self.outcome,
+            changes: self.changes,
+        })
+    }
+}
+
+/// What was replaced by being removed first is not there any more.
+fn still_there(replaces: Option<Entry>) -> Option<Entry> {
+    replaces.filter(|target| !matches!(target.kind, Kind::Directory))
+}
+
+/// A name that the same file of the same host has each time.
+fn resumable_name(far_location: &[u8], entry: &Entry) -> String {
+    let mut hasher = Sha256::new();
+    for part in [far_location, entry.path.as_bytes()] {
+        hasher.update((part.len() as u64).to_be_bytes());
+        hasher.update(part);
+    }
+    hasher.update(entry.size_bytes.to_be_bytes());
+    hasher.update(entry.mtime.seconds.to_be_bytes());
+    hasher.update(entry.mtime.nanoseconds().unwrap_or(u32::MAX).to_be_bytes());
+    let mut bytes = [0; 16];
+    for (byte, hashed) in bytes.iter_mut().zip(hasher.finalize()) {
+        *byte = hashed;
+    }
+    temporary_name(&RunToken::from_uuid_bytes(bytes), 0)
 }

@@ -7,6 +7,7 @@
 mod arrived;
 mod compare;
 mod decide;
+mod down;
 mod far;
 mod far_scan;
 mod fetch;
@@ -14,6 +15,7 @@ mod gauge;
 mod gitignores;
 mod large;
 mod local_side;
+mod local_work;
 mod lock;
 mod outcome;
 mod pack;

@@ -100,8 +100,7 @@ pub(super) async fn delete_there(
             Some(_) => files.push(entry.path),
         }
     }
-    // The deepest first; the order of paths has directories before their content.
-    directories.reverse();
+    // A plan has directories after their content, so they can go as they come.
     let left = far.remove(Removal::Files, &files).await?;
     outcome.deleted_files += (files.len() - left.len().min(files.len())) as u64;
     for path in &left {

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::compare::Compared;
 use super::decide::{Decision, out_of_order};
+use super::far::Far;
 use super::gauge::Gauge;
 use super::large::{LargeError, LargeUp, upload_large};
 use super::outcome::Outcome;
@@ -78,7 +79,7 @@ pub(super) async fn upload(
     progress.enter(Phase::Uploading);
     upload.send_all(&compared, decision).await?;
     upload.send_large().await?;
-    upload.finish(decision).await
+    upload.finish().await
 }
 
 struct Upload<'a> {
@@ -283,7 +284,7 @@ impl Upload<'_> {
                 tries += 1;
                 match self.send_one(&entry, old.as_ref(), has_python).await {
                     Err(LargeError::Changed { .. }) if tries < MOST_TRIES => {}
-                    Err(error) if is_final(&error) => return Err(self.large_failure(&error)),
+                    Err(error) if is_final(&error) => return Err(large_failure(&self.sender.far, &error)),
                     Err(error) => {
                         self.fail(&entry.path, &error);
                         break;
@@ -340,22 +341,7 @@ impl Upload<'_> {
         Ok(())
     }
 
-    fn large_failure(&self, error: &LargeError) -> Failure {
-        let far = &self.sender.far;
-        match error {
-            LargeError::Unreachable(failure) => failure.clone(),
-            LargeError::NoSpace { .. } => far
-                .failure(Code::NoSpace, &Failure::chain(error))
-                .hint("make room there and sync again: what has arrived is not sent twice"),
-            _ => far
-                .failure(Code::LinkLost, &Failure::chain(error))
-                .hint("sync again: it goes on where it stopped")
-                .retry(),
-        }
-    }
-
-    async fn finish(mut self, decision: &Decision) -> Result<Uploaded, Failure> {
-        let _ = decision;
+    async fn finish(mut self) -> Result<Uploaded, Failure> {
         if !self.deletes.is_empty() {
             self.progress.enter(Phase::Deleting);
             let deletes = std::mem::take(&mut self.deletes);
@@ -376,6 +362,20 @@ impl Upload<'_> {
             outcome: self.outcome,
             changes: self.changes,
         })
+    }
+}
+
+/// What a large file that did not get through means for the whole sync.
+pub(super) fn large_failure(far: &Far<'_>, error: &LargeError) -> Failure {
+    match error {
+        LargeError::Unreachable(failure) => failure.clone(),
+        LargeError::NoSpace { .. } => far
+            .failure(Code::NoSpace, &Failure::chain(error))
+            .hint("make room there and sync again: what has arrived is not sent twice"),
+        _ => far
+            .failure(Code::LinkLost, &Failure::chain(error))
+            .hint("sync again: it goes on where it stopped")
+            .retry(),
     }
 }
 

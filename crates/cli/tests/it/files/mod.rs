@@ -17,7 +17,7 @@ use crate::support::{entry, serve};
 
 /// The kinds of sandboxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Ssh,
     Local,
 }
@@ -28,16 +28,16 @@ enum Host {
 }
 
 /// A server with one sandbox, and a folder in it where relative paths begin.
-struct Ground {
+pub(crate) struct Ground {
     host: Host,
     /// The home as the sandbox has it.
-    home: PathBuf,
+    pub(crate) home: PathBuf,
     /// Where relative paths begin.
-    begin: PathBuf,
+    pub(crate) begin: PathBuf,
 }
 
 impl Ground {
-    async fn new(kind: Kind) -> Self {
+    pub(crate) async fn new(kind: Kind) -> Self {
         match kind {
             Kind::Ssh => {
                 let sshd = Sshd::start();
@@ -65,7 +65,7 @@ impl Ground {
         }
     }
 
-    fn client(&self) -> &McpClient {
+    pub(crate) fn client(&self) -> &McpClient {
         match &self.host {
             Host::Ssh { client, .. } => client,
             Host::Local(local) => &local.client,
@@ -73,16 +73,16 @@ impl Ground {
     }
 
     /// A path below the folder where relative paths begin.
-    fn at(&self, name: impl AsRef<[u8]>) -> PathBuf {
+    pub(crate) fn at(&self, name: impl AsRef<[u8]>) -> PathBuf {
         self.begin.join(OsStr::from_bytes(name.as_ref()))
     }
 
     /// Writes a file there.
-    fn write(&self, name: impl AsRef<[u8]>, content: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, name: impl AsRef<[u8]>, content: impl AsRef<[u8]>) {
         write(&self.at(name), content);
     }
 
-    async fn call(&self, tool: &str, arguments: Value) -> ToolReply {
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> ToolReply {
         self.client().call_tool(tool, arguments).await
     }
 
@@ -110,12 +110,12 @@ impl Ground {
     }
 }
 
-fn write(path: &Path, content: impl AsRef<[u8]>) {
+pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();
 }
 
-fn mkfifo(path: &Path) {
+pub(crate) fn mkfifo(path: &Path) {
     let made = std::process::Command::new("mkfifo").arg(path).status();
     assert!(made.unwrap().success());
 }

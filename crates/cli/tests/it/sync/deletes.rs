@@ -1,0 +1,125 @@
+//! What is deleted, and what is not.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use rstest::rstest;
+use serde_json::json;
+
+use super::{Pair, snapshot};
+use crate::files::Kind;
+
+#[rstest]
+#[case::ssh(Kind::Ssh)]
+#[case::local(Kind::Local)]
+#[tokio::test]
+async fn extras_go_and_what_is_excluded_stays(#[case] kind: Kind) {
+    let pair = Pair::new(kind).await;
+    pair.write("a", "1");
+    pair.up(json!({})).await;
+    for name in [
+        "extra",
+        "gone/deep/x",
+        "-rf",
+        "new\nline",
+        "d/node_modules/y",
+        "keep.log",
+    ] {
+        pair.write_there(name, "2");
+    }
+    fs::create_dir_all(pair.ground.at("outside")).unwrap();
+    fs::write(pair.ground.at("outside/kept"), "3").unwrap();
+    symlink(pair.ground.at("outside"), pair.there.join("link")).unwrap();
+    let more = json!({"delete_extras": true, "excludes": ["*.log"]});
+    let done = pair.up(more).await;
+    assert_eq!(
+        (&done["deleted_files"], &done["deleted_dirs"]),
+        (&json!(5), &json!(2))
+    );
+    let left: Vec<_> = snapshot(&pair.there).into_keys().collect();
+    let left: Vec<_> = left
+        .iter()
+        .map(|name| String::from_utf8_lossy(name))
+        .collect();
+    // A directory stays for what is excluded in it.
+    assert_eq!(
+        left,
+        ["a", "d", "d/node_modules", "d/node_modules/y", "keep.log"]
+    );
+    assert!(pair.ground.at("outside/kept").exists());
+}
+
+#[rstest]
+#[case::ssh(Kind::Ssh)]
+#[case::local(Kind::Local)]
+#[tokio::test]
+async fn f61_empty_source_and_more_than_half_are_refused_until_the_number_is_given(
+    #[case] kind: Kind,
+) {
+    let pair = Pair::new(kind).await;
+    for number in 0..30 {
+        pair.write_there(&format!("f{number}"), "x");
+    }
+    let refused = pair.up_refused(json!({"delete_extras": true})).await;
+    assert_eq!(refused["code"], "delete_refused");
+    assert!(
+        refused["error"].as_str().unwrap().contains("empty"),
+        "{refused}"
+    );
+    for number in 0..10 {
+        pair.write(&format!("f{number}"), "x");
+    }
+    let refused = pair.up_refused(json!({"delete_extras": true})).await;
+    assert!(
+        refused["error"]
+            .as_str()
+            .unwrap()
+            .contains("more than half"),
+        "{refused}"
+    );
+    assert!(
+        refused["hint"]
+            .as_str()
+            .unwrap()
+            .contains("confirm_delete: 20"),
+        "{refused}"
+    );
+    assert_eq!(snapshot(&pair.there).len(), 30);
+    let wrong = json!({"delete_extras": true, "confirm_delete": 19});
+    assert_eq!(pair.up_refused(wrong).await["code"], "delete_refused");
+    let agreed = json!({"delete_extras": true, "confirm_delete": 20});
+    assert_eq!(pair.up(agreed).await["deleted_files"], 20);
+    pair.assert_same();
+}
+
+#[tokio::test]
+async fn f61_home_and_top_of_the_host_are_refused() {
+    let pair = Pair::new(Kind::Ssh).await;
+    pair.write("a", "1");
+    fs::write(pair.ground.at("precious"), "x").unwrap();
+    for place in ["~", ".", "/"] {
+        let more = json!({"remote_path": place, "delete_extras": true, "dry_run": true});
+        if place == "/" {
+            continue;
+        }
+        let plan = pair.up(more).await;
+        assert!(plan["delete_refused"].is_string(), "{place}: {plan}");
+        let more = json!({"remote_path": place, "delete_extras": true});
+        assert_eq!(
+            pair.up_refused(more).await["code"],
+            "delete_refused",
+            "{place}"
+        );
+    }
+    assert!(pair.ground.at("precious").exists());
+    assert!(!pair.ground.at("a").exists(), "nothing is sent either");
+}
+
+#[tokio::test]
+async fn deleting_for_a_single_file_is_refused() {
+    let pair = Pair::new(Kind::Ssh).await;
+    pair.write("a", "1");
+    let more = json!({"local_path": pair.here.join("a"), "delete_extras": true});
+    let refused = pair.up_refused(more).await;
+    assert_eq!(refused["code"], "invalid_params");
+}
