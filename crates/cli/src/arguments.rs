@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
-use crate::{cat, clean, copy, demo, doctor, exec, list, ls, secret, status, supervisor};
+use crate::{
+    cat, clean, copy, demo, doctor, exec, list, ls, secret, status, supervisor, transfer_worker,
+    transfers,
+};
 
 /// MCP server that gives coding agents remote machines as sandboxes.
 ///
@@ -47,11 +50,14 @@ pub(crate) enum Command {
     Pull(copy::Pull),
     List(list::List),
     Status(status::Status),
+    Transfers(transfers::Transfers),
     Clean(clean::Clean),
     Doctor(doctor::Doctor),
     Secret(secret::Secrets),
     #[command(hide = true)]
     SandboxSupervisor(supervisor::Supervisor),
+    #[command(hide = true)]
+    TransferWorker(transfer_worker::TransferWorker),
 }
 
 /// A way for clients to connect.

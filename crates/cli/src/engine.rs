@@ -18,7 +18,8 @@ const TERMINATED: u8 = 143;
 pub(crate) fn build(common: &Common) -> Result<Arc<Engine>, Failed> {
     let environment = environment::capture();
     let config = load_config(common.config.as_deref(), environment.clone())?;
-    let engine = Arc::new(Engine::new(&config, &environment)?);
+    let engine = Engine::new(&config, &environment)?.with_config_file(common.config.as_deref());
+    let engine = Arc::new(engine);
     for problem in engine.problems() {
         tracing::warn!("{problem}");
     }

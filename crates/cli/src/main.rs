@@ -19,6 +19,8 @@ mod serve;
 mod status;
 mod status_page;
 mod supervisor;
+mod transfer_worker;
+mod transfers;
 
 use std::process::ExitCode;
 
@@ -42,6 +44,8 @@ fn main() -> ExitCode {
         Some(Command::Clean(clean)) => clean.run(common),
         Some(Command::Doctor(doctor)) => doctor.run(common),
         Some(Command::Secret(secrets)) => secrets.run(),
+        Some(Command::Transfers(transfers)) => transfers.run(common),
+        Some(Command::TransferWorker(worker)) => worker.run(),
         Some(Command::SandboxSupervisor(supervisor)) => supervisor.run(),
     };
     report::end(done)

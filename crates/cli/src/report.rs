@@ -10,6 +10,7 @@ use remote_sandbox_core::shell::ScriptError;
 use remote_sandbox_engine::engine::SetupError;
 use remote_sandbox_engine::local::SuperviseError;
 use remote_sandbox_engine::secrets::StoreError;
+use remote_sandbox_engine::transfer::AssignmentError;
 use remote_sandbox_server::mcp::ServeError;
 
 use crate::demo::DemoError;
@@ -74,6 +75,9 @@ pub(crate) enum Failed {
     /// A sandbox on this machine could not be started.
     #[error(transparent)]
     Supervise(#[from] SuperviseError),
+    /// A worker was not told what to do.
+    #[error(transparent)]
+    Assignment(#[from] AssignmentError),
     /// Something could not be removed from a host.
     #[error("{0} of the runs could not be ended")]
     NotCleaned(usize),

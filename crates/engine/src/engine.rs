@@ -10,6 +10,7 @@ mod setup;
 mod survey;
 mod sync;
 mod tasks;
+mod transfers;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -39,6 +40,7 @@ use crate::run::Registry;
 use crate::sandbox::Sandbox;
 use crate::secrets::KeptSecrets;
 use crate::sync::LocalPaths;
+use crate::transfer::Transfers;
 
 /// How long the end of the server may take.
 const SHUTDOWN_LIMIT: Duration = Duration::from_millis(4000);
@@ -85,6 +87,7 @@ pub struct Engine {
     paths: LocalPaths,
     /// Where this program keeps its own files.
     state: PathBuf,
+    transfers: Transfers,
 }
 
 impl Engine {

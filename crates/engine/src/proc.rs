@@ -4,6 +4,7 @@
     reason = "this module is the door to processes"
 )]
 
+mod background;
 mod companion;
 mod group;
 mod piped;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 
+pub use background::{Background, in_background};
 pub use companion::{Companion, CompanionProcess};
 use group::Group;
 pub use piped::{LastWords, Piped};

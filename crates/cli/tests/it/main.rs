@@ -27,4 +27,5 @@ mod support;
 mod surroundings;
 mod sync;
 mod tasks;
+mod transfers;
 mod warm;

@@ -21,6 +21,7 @@ use crate::sandbox::Sandbox;
 use crate::secrets::{KeptSecrets, SecretStore};
 use crate::ssh::{Dialer, HostKeyStore, RouteFinder, SecretKeeper, SshSandbox, known_aliases};
 use crate::sync::LocalPaths;
+use crate::transfer::Transfers;
 
 /// Why the server cannot start at all.
 #[derive(Debug, thiserror::Error)]
@@ -149,6 +150,7 @@ impl Engine {
             mask,
             kept,
             scanners: Mutex::default(),
+            transfers: Transfers::new(&state, environment),
             paths: LocalPaths::new(
                 &config.sync,
                 environment,

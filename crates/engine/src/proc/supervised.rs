@@ -62,6 +62,14 @@ fn close_on_exec(most: libc::c_uint) {
     }
 }
 
+/// What a child does before it becomes another program: we may have been started with descriptors of somebody
+/// else's, which are not ours to hand on.
+pub(super) fn close_others() -> impl Fn() + Send + Sync + 'static {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let most = most.map_or(LARGEST, |most| most.min(u64::from(LARGEST)) as libc::c_uint);
+    move || close_on_exec(most)
+}
+
 /// Starts a program that lives on, in a group of its own, with nothing of our environment and no
 /// other descriptor than the one that becomes its standard input. Where a control group is given, it
 /// belongs to that from its first instruction on.
@@ -82,9 +90,7 @@ pub fn detached(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    // We may have been started with descriptors of somebody else's, which are not ours to hand on.
-    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let most = most.map_or(LARGEST, |most| most.min(u64::from(LARGEST)) as libc::c_uint);
+    let close = close_others();
     #[expect(
         unsafe_code,
         reason = "the standard library offers no other way to close what it does not know"
@@ -95,7 +101,7 @@ pub fn detached(
             if let Some(group) = &control_group {
                 rustix::io::write(group, b"0")?;
             }
-            close_on_exec(most);
+            close();
             Ok(())
         });
     }

@@ -13,4 +13,6 @@ mod tools;
 pub use reference::tools_markdown;
 pub use server::McpServer;
 pub use stdio::{ServeError, serve_stdio};
-pub use tools::{file_list, sandbox_list, sync_plan, sync_result};
+pub use tools::{
+    file_list, sandbox_list, sync_plan, sync_result, transfer_status, transfer_statuses,
+};

@@ -6,10 +6,12 @@ mod files;
 mod jobs;
 mod sandboxes;
 mod sync;
+mod transfers;
 
 pub use files::file_list;
 pub use sandboxes::sandbox_list;
 pub use sync::{sync_plan, sync_result};
+pub use transfers::{transfer_status, transfer_statuses};
 
 use std::sync::Arc;
 
@@ -143,6 +145,7 @@ pub(super) fn offered(is_offered: impl Fn(Toolset) -> bool) -> Vec<Definition> {
     definitions.extend(files::definitions());
     definitions.extend(jobs::definitions());
     definitions.extend(sync::definitions());
+    definitions.extend(transfers::definitions());
     definitions.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
     definitions
 }

@@ -1,0 +1,88 @@
+//! This program once more, as a process that lives on by itself.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Stdio;
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::{Child, Command};
+
+use super::supervised::close_others;
+
+/// A process that lives on when this one ends.
+#[derive(Debug)]
+pub struct Background {
+    child: Child,
+}
+
+impl Background {
+    /// Its number.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Tells it something, whole, and closes its input.
+    pub async fn tell(&mut self, words: &[u8]) -> io::Result<()> {
+        let mut input = self.child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        input.write_all(words).await?;
+        input.shutdown().await
+    }
+
+    /// Waits for its end in the background, so that it does not stay as a zombie.
+    pub fn reap_later(self) {
+        let mut child = self.child;
+        tokio::spawn(async move {
+            let _ = child.wait().await;
+        });
+    }
+
+    /// Ends it at once.
+    pub async fn end(mut self) {
+        let _ = self.child.kill().await;
+    }
+}
+
+/// Starts this program, or another one, in a session of its own, with nothing of our environment and no
+/// descriptors but a pipe to speak to it and a file for its complaints.
+pub fn in_background(
+    program: Option<&Path>,
+    arguments: &[&str],
+    variables: &[(String, String)],
+    complaints: OwnedFd,
+) -> io::Result<Background> {
+    let own = std::env::current_exe()?;
+    let mut command = match program {
+        Some(program) => Command::new(program),
+        // The very program that runs, also when its file was replaced meanwhile by a newer one.
+        None if cfg!(target_os = "linux") => {
+            let mut command = Command::new("/proc/self/exe");
+            command.arg0(&own);
+            command
+        }
+        None => Command::new(own),
+    };
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(variables.iter().map(|(name, value)| (name, value)))
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::from(complaints));
+    let close = close_others();
+    #[expect(
+        unsafe_code,
+        reason = "the standard library offers no other way to begin a session and to close what it does not know"
+    )]
+    // SAFETY: only single system calls, which allocate nothing and take no lock.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::process::setsid()?;
+            close();
+            Ok(())
+        });
+    }
+    let child = command.spawn()?;
+    Ok(Background { child })
+}

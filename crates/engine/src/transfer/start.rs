@@ -1,0 +1,207 @@
+//! Starts a transfer: the row first, then the process.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use remote_sandbox_core::failure::{Code, Failure};
+
+use super::check::is_stale;
+use super::{Transfers, WORKER_COMMAND, log, process};
+use crate::proc::{self, Background};
+use crate::store::{
+    Begun, NewTransfer, ProcessMark, TransferEnd, TransferId, TransferRow, TransferStatus,
+};
+use crate::sync::{Phase, SyncRequest, Way};
+
+/// How long a worker may take to read what it is told.
+const TELL_LIMIT: Duration = Duration::from_secs(10);
+
+/// How often a dead transfer of the same pair is put away.
+const MOST_ATTEMPTS: usize = 3;
+
+/// A transfer that goes on by itself.
+#[derive(Debug, Clone)]
+pub struct Started {
+    /// Its number.
+    pub task_id: u64,
+    /// How far it is: `queued`, or as the one under way is.
+    pub status: &'static str,
+    /// The number of its process.
+    pub pid: Option<u32>,
+    /// Where it tells what it does.
+    pub log_file: String,
+    /// Whether the same transfer was under way already.
+    pub was_running: bool,
+}
+
+impl Started {
+    fn of(row: &TransferRow, worker: Option<&ProcessMark>, was_running: bool) -> Self {
+        Started {
+            task_id: row.id.number(),
+            status: row.status.name(),
+            pid: worker.map(|worker| worker.pid),
+            log_file: row.log_file.clone(),
+            was_running,
+        }
+    }
+}
+
+impl Transfers {
+    /// Starts a transfer, or finds the same one under way.
+    pub(crate) async fn start(
+        &self,
+        mut request: SyncRequest,
+        principal: &str,
+    ) -> Result<Started, Failure> {
+        request.local_path = self.written_absolutely(&request.local_path);
+        let file = request.exclude_file.take();
+        request.exclude_file = file.map(|file| self.written_absolutely(&file));
+        self.forget_old().await;
+        for _ in 0..MOST_ATTEMPTS {
+            let new = self.row_of(&request, principal)?;
+            match self.store.begin_transfer(new).await? {
+                Begun::New(row) => return self.launch(&row).await,
+                Begun::Same(row) if is_stale(&row) => self.put_away(row.id).await?,
+                Begun::Same(row) => return Ok(Started::of(&row, row.worker.as_ref(), true)),
+            }
+        }
+        let text = "the same transfer is started and lost again and again";
+        Err(Failure::new(Code::Busy, text).retry())
+    }
+
+    /// A local path as a process finds it that was started elsewhere; `~` means the same everywhere.
+    fn written_absolutely(&self, path: &str) -> String {
+        if path == "~" || path.starts_with("~/") {
+            return path.to_owned();
+        }
+        let absolute = self.assignment.absolute(Path::new(path));
+        absolute.to_string_lossy().into_owned()
+    }
+
+    fn row_of(&self, request: &SyncRequest, principal: &str) -> Result<NewTransfer, Failure> {
+        let direction = match request.way {
+            Way::Up => "up",
+            Way::Down => "down",
+        };
+        let pair = [
+            direction,
+            &request.sandbox,
+            request.local_path.trim_end_matches('/'),
+            request.remote_path.trim_end_matches('/'),
+        ];
+        let written = |value: serde_json::Result<String>| {
+            value.map_err(|error| Failure::new(Code::Internal, error.to_string()))
+        };
+        Ok(NewTransfer {
+            principal: principal.to_owned(),
+            sandbox: request.sandbox.clone(),
+            direction: direction.to_owned(),
+            local_path: request.local_path.clone(),
+            remote_path: request.remote_path.clone(),
+            request: written(serde_json::to_string(request))?,
+            pair_key: written(serde_json::to_string(&pair))?,
+            log_folder: self.folder.to_string_lossy().into_owned(),
+        })
+    }
+
+    /// Starts the process of a row; where that fails the row says so.
+    async fn launch(&self, row: &TransferRow) -> Result<Started, Failure> {
+        match self.spawn(row).await {
+            Ok(worker) => {
+                // The worker may be faster and have said so itself.
+                if let Some(worker) = &worker {
+                    self.store.note_worker(row.id, worker.clone()).await?;
+                }
+                Ok(Started::of(row, worker.as_ref(), false))
+            }
+            Err(failure) => {
+                let end = TransferEnd::failed(&failure);
+                self.store.finish_transfer(row.id, end).await?;
+                Err(failure)
+            }
+        }
+    }
+
+    async fn spawn(&self, row: &TransferRow) -> Result<Option<ProcessMark>, Failure> {
+        let failed = |error: &(dyn std::error::Error + 'static)| {
+            let text = format!(
+                "the process of transfer {} cannot be started: {}",
+                row.id,
+                Failure::chain(error)
+            );
+            Failure::new(Code::Internal, text)
+                .hint("nothing was transferred; call again")
+                .retry()
+        };
+        let log = log::open(Path::new(&row.log_file)).map_err(|error| {
+            Failure::new(Code::StoreUnavailable, Failure::chain(&error))
+                .hint("nothing was transferred; free some space or correct the access rights")
+        })?;
+        let words = self.assignment.to_bytes().map_err(|error| failed(&error))?;
+        let number = row.id.to_string();
+        let arguments = [WORKER_COMMAND, "--task-id", &number];
+        let variables = self.assignment.variables();
+        let program = self.program.as_deref();
+        let started = proc::in_background(program, &arguments, &variables, log.into());
+        let mut worker: Background = started.map_err(|error| failed(&error))?;
+        let mark = worker.pid().and_then(process::mark_of);
+        let told = tokio::time::timeout(TELL_LIMIT, worker.tell(&words)).await;
+        match told.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into())) {
+            Ok(()) => {
+                worker.reap_later();
+                Ok(mark)
+            }
+            Err(error) => {
+                worker.end().await;
+                Err(failed(&error))
+            }
+        }
+    }
+
+    /// Ends the row of a process that is gone.
+    pub(super) async fn put_away(&self, id: TransferId) -> Result<(), Failure> {
+        let failure = Failure::new(Code::Internal, "its process ended without a word");
+        let end = TransferEnd::failed(&failure);
+        self.store.finish_transfer(id, end).await?;
+        Ok(())
+    }
+
+    /// Forgets what ended long ago, logs included; it is no matter when that fails.
+    async fn forget_old(&self) {
+        let Ok(logs) = self.store.prune_transfers().await else {
+            return;
+        };
+        for log in logs.into_iter().map(PathBuf::from) {
+            if log.starts_with(&self.folder) {
+                let _ = crate::fsio::remove_file(&log);
+            }
+        }
+    }
+}
+
+impl TransferEnd {
+    /// The end of a transfer that did not work.
+    pub(super) fn failed(failure: &Failure) -> Self {
+        TransferEnd {
+            status: TransferStatus::Failed,
+            progress: Some(only_phase(Phase::Failed)),
+            result: None,
+            error: serde_json::to_string(failure).ok(),
+        }
+    }
+
+    /// The end of a transfer that somebody did not want any more.
+    pub(super) fn cancelled() -> Self {
+        TransferEnd {
+            status: TransferStatus::Cancelled,
+            progress: None,
+            result: None,
+            error: None,
+        }
+    }
+}
+
+/// Figures of a transfer that never had any.
+fn only_phase(phase: Phase) -> String {
+    serde_json::json!({ "phase": phase }).to_string()
+}
