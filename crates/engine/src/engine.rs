@@ -12,7 +12,7 @@ mod sync;
 mod tasks;
 mod transfers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -99,8 +99,12 @@ impl Engine {
     /// Whether a group of tools is offered: as the user says, else those for sandboxes on this machine
     /// where there always is one.
     pub fn offers(&self, toolset: Toolset) -> bool {
+        let is_wanted = |wanted: &BTreeSet<Toolset>| wanted.contains(&toolset);
         match (&self.settings.toolsets, toolset) {
-            (Some(wanted), toolset) => wanted.contains(&toolset),
+            (wanted, Toolset::Advanced) => {
+                self.settings.advanced_tools || wanted.as_ref().is_some_and(is_wanted)
+            }
+            (Some(wanted), _) => is_wanted(wanted),
             (None, Toolset::Containers) => self.locals.has_default(),
         }
     }

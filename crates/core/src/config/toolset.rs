@@ -6,18 +6,23 @@ use super::fields::Fields;
 use super::{Fault, Problem};
 
 const KEY: &str = "toolsets";
-pub(super) const WANTED_TOOLSETS: &str = "a list of these words: containers";
+pub(super) const WANTED_TOOLSETS: &str = "a list of these words: containers, advanced";
 
 /// A group of tools that are offered together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Toolset {
     /// Making and ending sandboxes: `create_sandbox` and `delete_sandbox`.
     Containers,
+    /// Tools that are rarely needed; also shown where `REMOTE_SANDBOX_EXPOSE_ADVANCED_TOOLS` is set.
+    Advanced,
 }
 
 impl Toolset {
     /// All of them with the word that stands for each.
-    pub const WORDS: [(&'static str, Toolset); 1] = [("containers", Toolset::Containers)];
+    pub const WORDS: [(&'static str, Toolset); 2] = [
+        ("containers", Toolset::Containers),
+        ("advanced", Toolset::Advanced),
+    ];
 
     /// The one that a word stands for.
     pub fn parse(word: &str) -> Option<Self> {
@@ -29,6 +34,7 @@ impl Toolset {
     pub fn word(self) -> &'static str {
         match self {
             Self::Containers => "containers",
+            Self::Advanced => "advanced",
         }
     }
 }

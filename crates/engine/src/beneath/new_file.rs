@@ -240,6 +240,11 @@ impl NewFile {
         self.place.is_taken = false;
     }
 
+    /// Removes the temporary file after all, when this goes.
+    pub fn discard(&mut self) {
+        self.place.is_taken = true;
+    }
+
     /// Gives the file its permissions, its time and its name, if what it replaces is still what the scan saw.
     pub fn commit(
         self,

@@ -151,12 +151,7 @@ impl Engine {
             kept,
             scanners: Mutex::default(),
             transfers: Transfers::new(&state, environment),
-            paths: LocalPaths::new(
-                &config.sync,
-                environment,
-                environment::working_directory(),
-                None,
-            ),
+            paths: LocalPaths::new(&config.sync, environment, environment::working_directory()),
             state,
         })
     }

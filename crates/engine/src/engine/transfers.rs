@@ -17,12 +17,16 @@ impl Engine {
     #[must_use]
     pub fn with_config_file(mut self, file: Option<&Path>) -> Self {
         self.transfers.set_config_file(file);
+        if let Some(file) = file {
+            self.paths = self.paths.with_config_file(file);
+        }
         self
     }
 
     /// Says where relative paths begin, when that is not where this process was started.
     #[must_use]
     pub fn with_working_directory(mut self, folder: Option<PathBuf>) -> Self {
+        self.paths = self.paths.from_directory(folder.clone());
         self.transfers.set_working_directory(folder);
         self
     }

@@ -40,7 +40,9 @@ pub(super) fn make_directories(tree: &Tree, directories: &[Entry]) -> Done {
         match tree.make_directory(&entry.path) {
             Ok(true) => done.done += 1,
             Ok(false) => {}
-            Err(error) => done.problems.push((entry.path.clone(), Failure::chain(&error))),
+            Err(error) => done
+                .problems
+                .push((entry.path.clone(), Failure::chain(&error))),
         }
     }
     done
@@ -57,7 +59,9 @@ pub(super) fn make_links(tree: &Tree, transfer: &RunToken, links: &[Piece]) -> D
         let number = u64::MAX - number as u64;
         match tree.make_link(&entry.path, target, transfer, number, replaces.as_ref()) {
             Ok(()) => done.done += 1,
-            Err(error) => done.problems.push((entry.path.clone(), Failure::chain(&error))),
+            Err(error) => done
+                .problems
+                .push((entry.path.clone(), Failure::chain(&error))),
         }
     }
     done

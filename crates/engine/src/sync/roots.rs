@@ -23,6 +23,7 @@ const FOLDER: &str = "remote-sandbox-mcp";
 pub struct LocalPaths {
     home: Option<PathBuf>,
     working_directory: Option<PathBuf>,
+    places: LocalPlaces,
     rules: LocalRoots,
 }
 
@@ -76,12 +77,11 @@ impl From<ResolveError> for Failure {
 }
 
 impl LocalPaths {
-    /// The rules for this process. `config_flag` is the configuration file that was asked for by name.
+    /// The rules for this process.
     pub fn new(
         settings: &SyncSettings,
         environment: &Environment,
         working_directory: Option<PathBuf>,
-        config_flag: Option<&Path>,
     ) -> Self {
         let absolute = |name: &str| {
             let value = environment.get(name).map(PathBuf::from);
@@ -95,7 +95,7 @@ impl LocalPaths {
             let home = real_home.as_ref();
             !home.is_some_and(|home| home.as_path().starts_with(temporary.as_path()))
         });
-        let own = own_places(environment, config_flag, absolute("XDG_RUNTIME_DIR"));
+        let own = own_places(environment, absolute("XDG_RUNTIME_DIR"));
         let configured = settings.roots.as_ref();
         let places = LocalPlaces {
             working_directory: working_directory.as_deref().and_then(real_place),
@@ -108,8 +108,26 @@ impl LocalPaths {
         LocalPaths {
             home,
             working_directory,
-            rules: LocalRoots::new(places),
+            rules: LocalRoots::new(places.clone()),
+            places,
         }
+    }
+
+    /// The same for a process whose relative paths begin elsewhere.
+    #[must_use]
+    pub fn from_directory(mut self, folder: Option<PathBuf>) -> Self {
+        self.places.working_directory = folder.as_deref().and_then(real_place);
+        self.working_directory = folder;
+        self.rules = LocalRoots::new(self.places.clone());
+        self
+    }
+
+    /// The same with a configuration file that was named.
+    #[must_use]
+    pub fn with_config_file(mut self, file: &Path) -> Self {
+        self.places.own.extend(real_place(file));
+        self.rules = LocalRoots::new(self.places.clone());
+        self
     }
 
     /// The rules themselves, for what is found on the way.
@@ -172,24 +190,18 @@ impl LocalPaths {
 }
 
 /// Where this program keeps its own files.
-fn own_places(
-    environment: &Environment,
-    config_flag: Option<&Path>,
-    runtime: Option<PathBuf>,
-) -> Vec<PathBuf> {
+fn own_places(environment: &Environment, runtime: Option<PathBuf>) -> Vec<PathBuf> {
     let platform = Platform::current();
     let mut own: Vec<PathBuf> = state_dir(environment, platform).into_iter().collect();
     own.extend(runtime.map(|folder| folder.join(FOLDER)));
-    for flag in [None, config_flag] {
-        match config_file_location(flag, environment, platform) {
-            // A file that was named lies among other people's files; only the file itself is ours.
-            FileChoice::Required(file) => own.push(file),
-            FileChoice::Optional(files) => {
-                let folders = files.iter().filter_map(|file| file.parent());
-                own.extend(folders.map(Path::to_owned));
-            }
-            FileChoice::None => {}
+    match config_file_location(None, environment, platform) {
+        // A file that was named lies among other people's files; only the file itself is ours.
+        FileChoice::Required(file) => own.push(file),
+        FileChoice::Optional(files) => {
+            let folders = files.iter().filter_map(|file| file.parent());
+            own.extend(folders.map(Path::to_owned));
         }
+        FileChoice::None => {}
     }
     own
 }

@@ -50,7 +50,7 @@ impl Machine {
             .collect();
         let roots = roots.map(|roots| roots.iter().map(|root| self.at(root)).collect());
         let settings = SyncSettings { roots };
-        LocalPaths::new(&settings, &environment, Some(self.at(working)), None)
+        LocalPaths::new(&settings, &environment, Some(self.at(working)))
     }
 }
 
@@ -175,7 +175,7 @@ fn named_configuration_file_is_never_used_but_its_neighbours_are() {
     let flag = machine.at("work/sandboxes.toml");
     let settings = SyncSettings::default();
     let working = Some(machine.at("work"));
-    let paths = LocalPaths::new(&settings, &environment, working, Some(&flag));
+    let paths = LocalPaths::new(&settings, &environment, working).with_config_file(&flag);
     refused(&paths, "sandboxes.toml");
     let folder = paths.resolve(".").unwrap();
     assert_eq!(folder.allowed.avoid.len(), 1);

@@ -284,7 +284,9 @@ impl Upload<'_> {
                 tries += 1;
                 match self.send_one(&entry, old.as_ref(), has_python).await {
                     Err(LargeError::Changed { .. }) if tries < MOST_TRIES => {}
-                    Err(error) if is_final(&error) => return Err(large_failure(&self.sender.far, &error)),
+                    Err(error) if is_final(&error) => {
+                        return Err(large_failure(&self.sender.far, &error));
+                    }
                     Err(error) => {
                         self.fail(&entry.path, &error);
                         break;

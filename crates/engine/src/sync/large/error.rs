@@ -9,7 +9,7 @@ use crate::ssh::sftp::SftpError;
 /// Why a large file did not arrive.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LargeError {
-    /// The file on this machine cannot be read or written.
+    /// The file on this machine cannot be read.
     #[error("`{path}` cannot be read here")]
     Local {
         /// The file.
@@ -17,6 +17,25 @@ pub(crate) enum LargeError {
         /// Why.
         #[source]
         source: io::Error,
+    },
+    /// The file on this machine cannot be written.
+    #[error("`{path}` cannot be written here")]
+    Write {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The host has less of the file than it says.
+    #[error("the host says that `{path}` has {expected_bytes} bytes and gives {got_bytes}")]
+    Short {
+        /// The file.
+        path: String,
+        /// What it says.
+        expected_bytes: u64,
+        /// What came.
+        got_bytes: u64,
     },
     /// The file became another one on the way; nothing of it was put in place.
     #[error("`{path}` changed while it was on its way")]
@@ -74,6 +93,18 @@ pub(crate) enum LargeError {
 }
 
 impl LargeError {
+    /// Whether what has arrived is of no use: nobody will ask for this content again, the host
+    /// does not want it, or its space is needed.
+    pub(super) fn is_final(&self) -> bool {
+        matches!(
+            self,
+            LargeError::Changed { .. }
+                | LargeError::Local { .. }
+                | LargeError::NoSpace { .. }
+                | LargeError::Refused { .. }
+        )
+    }
+
     /// What a refusal or a loss means for a file.
     pub(super) fn host(path: &str, source: SftpError) -> Self {
         let path = path.to_owned();

@@ -6,6 +6,7 @@
 //! gets its own name in one step when all of it is there.
 
 mod delta;
+mod download;
 mod error;
 mod place;
 mod resume;
@@ -13,9 +14,13 @@ mod source;
 mod stripes;
 mod upload;
 
+pub(crate) use download::{LargeDown, LargeReceived, download_large};
 pub(crate) use error::LargeError;
 pub(crate) use upload::{LargeDone, LargeUp, upload_large};
 
+#[cfg(test)]
+#[path = "download_tests.rs"]
+mod download_tests;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -118,14 +118,11 @@ impl Place {
         let says_so = matches!(source, SftpError::Status { status, .. }
             if status.message.contains("space") || status.message.contains("quota"));
         let is_vague = source.code() == Some(StatusCode::Failure);
-        if says_so
-            || is_vague
-                && self
-                    .free_bytes(client)
-                    .await
-                    .is_some_and(|free| free < needed_bytes)
-        {
-            self.forget(client).await;
+        let is_full = match self.free_bytes(client).await {
+            Some(free) if is_vague => free < needed_bytes,
+            _ => false,
+        };
+        if says_so || is_full {
             return LargeError::NoSpace {
                 path: self.shown.clone(),
                 needed_bytes,

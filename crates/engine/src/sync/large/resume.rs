@@ -31,22 +31,59 @@ pub(super) async fn missing_ranges(
     size_bytes: u64,
 ) -> Result<Vec<Range<u64>>, LargeError> {
     let count = size_there.div_ceil(RANGE_BYTES).min(MOST_RANGES);
+    Ok(
+        match hashes_of_both(far, there, source, size_bytes, count).await? {
+            Some((local, remote)) => differing(&local, &remote, size_bytes),
+            None => everything(size_bytes),
+        },
+    )
+}
+
+/// Finds up to where the file here is the beginning of the one that the host has.
+pub(super) async fn right_prefix(
+    far: &dyn Sandbox,
+    there: &[u8],
+    source: &Source,
+    size_here: u64,
+) -> Result<u64, LargeError> {
+    // Only whole ranges: the host has more of the last one.
+    let count = (size_here / RANGE_BYTES).min(MOST_RANGES);
+    if count == 0 {
+        return Ok(0);
+    }
+    let hashes = hashes_of_both(far, there, source, size_here, count).await?;
+    let (local, remote) = hashes.unwrap_or_default();
+    let same = local
+        .iter()
+        .zip(&remote)
+        .take_while(|(one, other)| one == other);
+    Ok(same.count() as u64 * RANGE_BYTES)
+}
+
+/// Hashes of the first ranges, made at the same time; nothing where the host cannot.
+async fn hashes_of_both(
+    far: &dyn Sandbox,
+    there: &[u8],
+    source: &Source,
+    size_bytes: u64,
+    count: u64,
+) -> Result<Option<(Vec<String>, Vec<String>)>, LargeError> {
     let asking = remote_hashes(far, there, count);
     let hashing = local_hashes(source, count, size_bytes, RangeDigest::Sha256);
     let (remote, local) = tokio::join!(asking, hashing);
     let mut local = local?;
     let Some(remote) = remote else {
-        return Ok(everything(size_bytes));
+        return Ok(None);
     };
     if remote.digest != RangeDigest::Sha256 {
         local = local_hashes(source, count, size_bytes, remote.digest).await?;
     }
-    Ok(differing(&local, &remote.hashes, size_bytes))
+    Ok(Some((local, remote.hashes)))
 }
 
 /// The one range that a whole file is.
 pub(super) fn everything(size_bytes: u64) -> Vec<Range<u64>> {
-    Vec::from_iter([0..size_bytes])
+    std::iter::once(0..size_bytes).collect()
 }
 
 /// The ranges whose hashes are not the same, joined.
@@ -67,11 +104,7 @@ fn differing(local: &[String], remote: &[String], size_bytes: u64) -> Vec<Range<
 }
 
 /// Asks the host; nothing where it cannot tell.
-pub(super) async fn remote_hashes(
-    far: &dyn Sandbox,
-    path: &[u8],
-    count: u64,
-) -> Option<RangeHashes> {
+async fn remote_hashes(far: &dyn Sandbox, path: &[u8], count: u64) -> Option<RangeHashes> {
     let mark = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
     let script = range_hashes_script(path, count, &mark);
     let limit = HASHING_LIMIT + Duration::from_secs(count * RANGE_BYTES / SLOWEST_HASHING);

@@ -1,4 +1,4 @@
-//! The file on this machine that is sent.
+//! The file on this machine, which is sent or written.
 
 use std::fs::File;
 use std::io;
@@ -45,6 +45,36 @@ impl Source {
         .await
     }
 
+    /// Writes bytes at an offset.
+    pub(super) async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), LargeError> {
+        let file = self.clone();
+        self.apart(move || {
+            let mut at = offset;
+            for piece in data {
+                let written = file.file.write_all_at(&piece, at);
+                written.map_err(|error| file.unwritable(error))?;
+                at += piece.len() as u64;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Cuts it down to at most this many bytes; says how many it has then.
+    pub(super) async fn cut_to(&self, most_bytes: u64) -> Result<u64, LargeError> {
+        let file = self.clone();
+        self.apart(move || {
+            let found = file.file.metadata();
+            let size = found.map_err(|error| file.unreadable(error))?.size();
+            if size > most_bytes {
+                let cut = file.file.set_len(most_bytes);
+                cut.map_err(|error| file.unwritable(error))?;
+            }
+            Ok(size.min(most_bytes))
+        })
+        .await
+    }
+
     /// Fails when the file is not what the scan saw.
     pub(super) async fn check(&self, expected: Stamp) -> Result<(), LargeError> {
         let source = self.clone();
@@ -83,6 +113,13 @@ impl Source {
     pub(super) fn broken(&self) -> LargeError {
         LargeError::Broken {
             path: self.path.to_string(),
+        }
+    }
+
+    fn unwritable(&self, source: io::Error) -> LargeError {
+        LargeError::Write {
+            path: self.path.to_string(),
+            source,
         }
     }
 

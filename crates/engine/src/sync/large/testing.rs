@@ -60,6 +60,11 @@ impl World {
         self.folder.path().join("far").join(name)
     }
 
+    pub(super) fn far_root(&self) -> Vec<u8> {
+        let root = self.folder.path().join("far");
+        root.into_os_string().into_encoded_bytes()
+    }
+
     /// Writes a file of this machine with a time that has nanoseconds.
     pub(super) fn write_near(&self, name: &str, content: &[u8]) -> Entry {
         fs::write(self.near(name), content).unwrap();
@@ -88,11 +93,11 @@ impl World {
         old: Option<&Entry>,
         progress: &Progress,
     ) -> Result<LargeDone, LargeError> {
-        let root = self.folder.path().join("far");
+        let root = self.far_root();
         let job = LargeUp {
             file: File::open(self.near(&entry.path.shown().text)).unwrap(),
             entry,
-            remote_root: root.as_os_str().as_bytes(),
+            remote_root: &root,
             path: &entry.path,
             old,
             has_python: true,

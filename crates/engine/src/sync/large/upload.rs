@@ -70,8 +70,9 @@ pub(crate) async fn upload_large(
         progress: job.progress,
     };
     let done = upload.run().await;
-    if let Err(LargeError::Changed { .. } | LargeError::Local { .. }) = &done {
-        // Nobody will ask for this content again.
+    if let Err(error) = &done
+        && error.is_final()
+    {
         upload.place.forget(&upload.client).await;
     }
     done

@@ -146,6 +146,9 @@ pub(super) fn offered(is_offered: impl Fn(Toolset) -> bool) -> Vec<Definition> {
     definitions.extend(jobs::definitions());
     definitions.extend(sync::definitions());
     definitions.extend(transfers::definitions());
+    if is_offered(Toolset::Advanced) {
+        definitions.extend(sync::advanced());
+    }
     definitions.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
     definitions
 }

@@ -1,0 +1,86 @@
+//! Why files could not be brought.
+
+use remote_sandbox_core::archive::ArchiveError;
+use remote_sandbox_core::failure::{Code, Failure};
+
+use crate::beneath::BeneathError;
+use crate::shell::StreamError;
+use crate::ssh::sftp::SftpError;
+
+/// Why a download ended; what is here already is complete.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DownError {
+    /// The sandbox gives files neither way.
+    #[error("the sandbox has no `tar` that can pack files, and no file protocol")]
+    NoTar,
+    /// The root is not there, or cannot be entered.
+    #[error("the remote directory cannot be entered: {words}")]
+    NoRoot {
+        /// What the host said.
+        words: String,
+    },
+    /// This machine has no room left.
+    #[error("this machine has no room for more files")]
+    NoSpace(#[source] BeneathError),
+    /// The archive cannot be read.
+    #[error("the archive that the host sent is wrong{}", said(words))]
+    Archive {
+        /// What its program said.
+        words: String,
+        /// What is wrong with it.
+        #[source]
+        source: ArchiveError,
+    },
+    /// The host sends without end what nobody asked for.
+    #[error("the host sent more than {limit} bytes that nobody asked for")]
+    Unasked {
+        /// How much is put up with.
+        limit: u64,
+    },
+    /// The program on the host broke off.
+    #[error("the transfer broke off")]
+    Stream(#[source] StreamError),
+    /// The file protocol broke off.
+    #[error("the transfer broke off")]
+    Files(#[source] SftpError),
+    /// The sandbox could not be reached.
+    #[error("{}", .0.message)]
+    Sandbox(Failure),
+    /// The thread that writes files came to an end.
+    #[error("the writing of files was ended")]
+    Writer,
+}
+
+fn said(words: &str) -> String {
+    if words.is_empty() {
+        String::new()
+    } else {
+        format!(" ({words})")
+    }
+}
+
+impl From<DownError> for Failure {
+    fn from(error: DownError) -> Self {
+        let code = match &error {
+            DownError::Sandbox(failure) => return failure.clone(),
+            DownError::NoTar => Code::Unsupported,
+            DownError::NoRoot { .. } => Code::NotFound,
+            DownError::NoSpace(_) => Code::StoreUnavailable,
+            DownError::Archive {
+                source: ArchiveError::Path(_),
+                ..
+            } => Code::PathRefused,
+            DownError::Archive { .. } | DownError::Unasked { .. } => Code::RemoteRefused,
+            DownError::Stream(_) | DownError::Files(_) => Code::LinkLost,
+            DownError::Writer => Code::Internal,
+        };
+        let failure = Failure::new(code, Failure::chain(&error));
+        match code {
+            Code::LinkLost => failure
+                .hint("sync again: it goes on where it stopped")
+                .retry(),
+            Code::StoreUnavailable => failure.hint("make room on this machine, then sync again"),
+            _ => failure,
+        }
+    }
+}
