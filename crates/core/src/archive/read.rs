@@ -162,6 +162,10 @@ pub struct ArchiveReader {
     buffer: Vec<u8>,
     records: Records,
     extensions: u32,
+    /// Whether another archive may follow the end of one.
+    reads_on: bool,
+    /// Whether an end was read, when others may follow.
+    has_ended: bool,
     failed: Option<ArchiveError>,
 }
 
@@ -172,12 +176,22 @@ impl Default for ArchiveReader {
             buffer: Vec::new(),
             records: Records::default(),
             extensions: 0,
+            reads_on: false,
+            has_ended: false,
             failed: None,
         }
     }
 }
 
 impl ArchiveReader {
+    /// One that takes archives that follow each other for one; it never says that it is at the end.
+    pub fn reading_on() -> Self {
+        ArchiveReader {
+            reads_on: true,
+            ..ArchiveReader::default()
+        }
+    }
+
     /// Reads on; the number of bytes that were used, and what they mean.
     ///
     /// Call again with the rest until it asks for more. After an error every call gives the same one.
@@ -197,6 +211,9 @@ impl ArchiveReader {
         match (self.failed, self.state) {
             (Some(error), _) => Err(error),
             (None, State::End) => Ok(()),
+            (None, State::Header | State::HalfEnd) if self.has_ended && self.buffer.is_empty() => {
+                Ok(())
+            }
             (None, _) => Err(ArchiveError::BrokenOff),
         }
     }
@@ -279,16 +296,18 @@ impl ArchiveReader {
     fn header(&mut self, header: &Header) -> Result<Option<Event<'static>>, ArchiveError> {
         if header.is_zero() {
             let is_second = matches!(self.state, State::HalfEnd);
-            self.state = if is_second {
-                State::End
-            } else {
-                State::HalfEnd
+            self.has_ended = self.reads_on && (is_second || self.has_ended);
+            self.state = match is_second {
+                false => State::HalfEnd,
+                true if self.reads_on => State::Header,
+                true => State::End,
             };
             return Ok(None);
         }
         if !header.is_sound() {
             return Err(ArchiveError::Checksum);
         }
+        self.has_ended = false;
         let extension = match header.letter() {
             b'x' => Extension::Pax,
             b'g' => Extension::GlobalPax,

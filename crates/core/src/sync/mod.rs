@@ -7,6 +7,7 @@ pub mod entry;
 pub mod ignore;
 pub mod list;
 mod packed;
+pub mod packing;
 pub mod path;
 pub mod plan;
 pub mod receive;

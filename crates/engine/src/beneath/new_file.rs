@@ -64,8 +64,16 @@ impl Tree {
         let mut place = self.place(path, temporary_name(transfer, number))?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let name = place.temporary.as_bytes();
-        let file = open_below(place.directory.as_fd(), name, flags, PRIVATE)
-            .map_err(|error| BeneathError::of("write", path, error))?;
+        let open = || open_below(place.directory.as_fd(), name, flags, PRIVATE);
+        let file = match open() {
+            // What is left of this very transfer, which was killed, is nobody else's.
+            Err(Errno::EXIST) => {
+                let _ = unlinkat(&place.directory, name, AtFlags::empty());
+                open()
+            }
+            opened => opened,
+        };
+        let file = file.map_err(|error| BeneathError::of("write", path, error))?;
         place.is_taken = true;
         Ok(NewFile {
             file: File::from(file),

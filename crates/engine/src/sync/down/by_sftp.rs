@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::StreamExt as _;
 use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::sftp::{Attributes as Told, FileKind, OpenFlags, PathError, RemotePath};
 use remote_sandbox_core::sync::{Kind, Mtime, RelPath};
@@ -88,14 +88,7 @@ pub(super) async fn download(client: &Client, job: &DownJob<'_>) -> Result<DownD
         room: Semaphore::new(MOST_KIB as usize),
         steps: &steps,
     };
-    let fetched = futures::stream::iter(job.files.iter().enumerate())
-        .map(|(number, planned)| fetching.one(number, planned))
-        .buffer_unordered(at_once(client))
-        .try_for_each(|()| {
-            tally.tell(job.progress);
-            std::future::ready(Ok(()))
-        })
-        .await;
+    let fetched = fetching.all(job, &tally).await;
     if fetched.is_ok() {
         let _ = steps.send(Step::End).await;
     }
@@ -128,6 +121,26 @@ struct Fetching<'a> {
 
 impl Fetching<'_> {
     /// Brings one file; an error ends all of them.
+    /// Brings everything, many at the same time.
+    async fn all(&self, job: &DownJob<'_>, tally: &Tally) -> Result<(), Option<SftpError>> {
+        let numbers = futures::stream::iter(0..job.files.len());
+        let mut work = numbers
+            .map(|number| self.numbered(number, job))
+            .buffer_unordered(at_once(self.client));
+        while let Some(done) = work.next().await {
+            done?;
+            tally.tell(job.progress);
+        }
+        Ok(())
+    }
+
+    async fn numbered(&self, number: usize, job: &DownJob<'_>) -> Result<(), Option<SftpError>> {
+        match job.files.get(number) {
+            Some(planned) => self.one(number, planned).await,
+            None => Ok(()),
+        }
+    }
+
     async fn one(&self, number: usize, planned: &Planned) -> Result<(), Option<SftpError>> {
         let fetched = match &planned.entry.kind {
             Kind::Link { .. } => self.link(number, planned).await,

@@ -65,7 +65,7 @@ impl From<DownError> for Failure {
             DownError::Sandbox(failure) => return failure.clone(),
             DownError::NoTar => Code::Unsupported,
             DownError::NoRoot { .. } => Code::NotFound,
-            DownError::NoSpace(_) => Code::StoreUnavailable,
+            DownError::NoSpace(_) => Code::NoSpace,
             DownError::Archive {
                 source: ArchiveError::Path(_),
                 ..
@@ -79,7 +79,7 @@ impl From<DownError> for Failure {
             Code::LinkLost => failure
                 .hint("sync again: it goes on where it stopped")
                 .retry(),
-            Code::StoreUnavailable => failure.hint("make room on this machine, then sync again"),
+            Code::NoSpace => failure.hint("make room on this machine, then sync again"),
             _ => failure,
         }
     }

@@ -14,9 +14,9 @@ mod source;
 mod stripes;
 mod upload;
 
-pub(crate) use download::{LargeDown, LargeReceived, download_large};
+pub(crate) use download::{LargeDown, download_large};
 pub(crate) use error::LargeError;
-pub(crate) use upload::{LargeDone, LargeUp, upload_large};
+pub(crate) use upload::{LargeUp, upload_large};
 
 #[cfg(test)]
 #[path = "download_tests.rs"]
