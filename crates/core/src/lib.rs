@@ -17,6 +17,7 @@ pub mod files;
 mod glob;
 pub mod hostkey;
 pub mod ids;
+pub mod job;
 pub mod local;
 pub mod mux;
 pub mod outcome;

@@ -248,6 +248,16 @@ impl RunSpec {
         self.init.is_some()
     }
 
+    /// The text of the sandbox that runs before the command.
+    pub(crate) fn init(&self) -> Option<&str> {
+        self.init.as_deref()
+    }
+
+    /// The variables it is given, in order.
+    pub(crate) fn variables(&self) -> &[(EnvironmentName, String)] {
+        &self.variables
+    }
+
     /// The shell that was chosen for it.
     pub fn shell(&self) -> Option<&ShellProgram> {
         self.shell.as_ref()

@@ -86,3 +86,41 @@ pub fn in_background(
     let child = command.spawn()?;
     Ok(Background { child })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use remote_sandbox_testkit::wait::wait_until;
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn this_very_program_is_started_again_and_reads_what_it_is_told() {
+        const AGAIN: &str = "TESTKIT_BACKGROUND";
+        if std::env::var_os(AGAIN).is_some() {
+            let mut told = String::new();
+            tokio::io::stdin().read_to_string(&mut told).await.unwrap();
+            return eprintln!("told {told}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("complaints");
+        let complaints = std::fs::File::create(&path).unwrap();
+        let (_, module) = module_path!().split_once("::").unwrap();
+        let name =
+            format!("{module}::this_very_program_is_started_again_and_reads_what_it_is_told");
+        let arguments = ["--exact", "--nocapture", &name];
+        let variables = [(AGAIN.to_owned(), "1".to_owned())];
+        let started = in_background(None, &arguments, &variables, complaints.into());
+        let mut started = started.unwrap();
+        started.tell(b"a secret").await.unwrap();
+        started.reap_later();
+        let said = || {
+            std::fs::read_to_string(&path)
+                .unwrap()
+                .contains("told a secret")
+        };
+        assert!(wait_until(Duration::from_secs(10), said).await);
+    }
+}

@@ -265,17 +265,20 @@ impl Sides {
         }
     }
 
-    /// Takes what the scan there said; from then on the root is where it really lies.
+    /// Takes what the scan there said; from then on the root is where it really lies, or will lie.
     fn take_far(&mut self, there: &FarTree) {
         let summary = &there.summary;
         self.far_home.clone_from(&summary.home);
         self.far_device = summary.device;
         self.far_leftovers.clone_from(&summary.temporaries);
         self.far_exists = summary.root == RootKind::Directory;
-        if self.far_exists
-            && let Ok(real) = HostPath::parse(&summary.location)
-        {
-            self.far_root = real;
+        let location = match self.far_exists {
+            true => summary.location.clone(),
+            // Not every program begins in the same directory.
+            false => self.far_location(),
+        };
+        if let Ok(absolute) = HostPath::parse(&location) {
+            self.far_root = absolute;
         }
         self.note(&there.problems, there.problem_count);
     }
@@ -330,10 +333,16 @@ impl Sides {
 
     /// The absolute path of the root there, as far as it is known.
     pub(super) fn far_location(&self) -> Vec<u8> {
-        match self.far_root.as_bytes().strip_prefix(b"./") {
-            Some(b"" | b".") => self.far_home.clone(),
-            Some(rest) => join(&self.far_home, rest),
-            None => self.far_root.as_bytes().to_vec(),
+        let mut rest = self.far_root.as_bytes();
+        if rest.starts_with(b"/") {
+            return rest.to_vec();
+        }
+        while let Some(shorter) = rest.strip_prefix(b"./") {
+            rest = shorter;
+        }
+        match rest {
+            b"" | b"." => self.far_home.clone(),
+            rest => join(&self.far_home, rest),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod choice;
 mod deletes;
+mod down;
 mod trees;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,167 @@
+//! The script that looks at many jobs of one host at once.
+
+use std::fmt::Write as _;
+
+use super::script::{COMMON, bare};
+use super::spec::{JobSpecError, check_path};
+use super::{AttemptNumber, JobId, SessionName};
+use crate::ids::RunToken;
+use crate::shell::quote;
+
+const CHECK: &str = include_str!("check.sh");
+
+/// Most bytes of a log that one look brings.
+pub const MOST_LOG_BYTES: u64 = 4 << 20;
+
+/// Most bytes of a checkpoint that one look brings.
+pub const MOST_CHECKPOINT_BYTES: u64 = 1 << 20;
+
+/// Which part of the log is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogPart {
+    /// Nothing but its size.
+    Nothing,
+    /// So many bytes at its end.
+    Last(u64),
+    /// From this byte on, so many at most.
+    Since {
+        /// The first byte.
+        byte: u64,
+        /// How many at most.
+        most: u64,
+    },
+}
+
+/// Where a task tells how far it has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Checkpoint {
+    /// In a file: absolute, below the home as `~/x`, or relative to the directory of the task.
+    Path(String),
+    /// In what a command prints.
+    Command(String),
+}
+
+/// Which task is looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// One of our own.
+    Job {
+        /// The job.
+        job: JobId,
+        /// The attempt.
+        attempt: AttemptNumber,
+    },
+    /// One that somebody else started, of which only session and log are known.
+    Foreign,
+}
+
+/// One task to be looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Look {
+    pub(super) subject: Subject,
+    pub(super) session: String,
+    log_file: String,
+    log: LogPart,
+    cwd: String,
+    checkpoint: Option<(Checkpoint, u64)>,
+}
+
+impl Look {
+    /// Looks at one of our own jobs.
+    pub fn job(
+        job: JobId,
+        attempt: AttemptNumber,
+        session: &SessionName,
+        log_file: &str,
+        log: LogPart,
+    ) -> Result<Self, JobSpecError> {
+        Self::new(
+            Subject::Job { job, attempt },
+            session.as_str(),
+            log_file,
+            log,
+        )
+    }
+
+    /// Looks at a task that somebody else started, whatever its session is called; the name may be empty.
+    pub fn foreign(session: &str, log_file: &str, log: LogPart) -> Result<Self, JobSpecError> {
+        Self::new(Subject::Foreign, session, log_file, log)
+    }
+
+    fn new(
+        subject: Subject,
+        session: &str,
+        log_file: &str,
+        log: LogPart,
+    ) -> Result<Self, JobSpecError> {
+        check_path("log_file", log_file)?;
+        Ok(Look {
+            subject,
+            // What tmux itself makes of a name that it is given.
+            session: session.replace(['.', ':'], "_"),
+            log_file: log_file.to_owned(),
+            log,
+            cwd: String::new(),
+            checkpoint: None,
+        })
+    }
+
+    /// Looks at its checkpoint too, which is found from the directory of the task.
+    pub fn with_checkpoint(
+        mut self,
+        checkpoint: Checkpoint,
+        cwd: &str,
+        most_bytes: u64,
+    ) -> Result<Self, JobSpecError> {
+        check_path("cwd", cwd)?;
+        match &checkpoint {
+            Checkpoint::Path(path) => check_path("checkpoint_path", path)?,
+            Checkpoint::Command(text) if text.contains('\0') => {
+                return Err(JobSpecError::ControlInPath {
+                    field: "checkpoint_command",
+                });
+            }
+            Checkpoint::Command(_) => {}
+        }
+        self.cwd = cwd.to_owned();
+        self.checkpoint = Some((checkpoint, most_bytes.clamp(1, MOST_CHECKPOINT_BYTES)));
+        Ok(self)
+    }
+}
+
+/// Builds the one script for all these tasks; their numbers in the answer are their places here.
+pub fn check_script(looks: &[Look], mark: &RunToken) -> String {
+    let mut script = String::with_capacity(8 * 1024 + looks.len() * 256);
+    let _ = writeln!(script, "{{\n_rm={mark}");
+    script.push_str(&bare(COMMON));
+    script.push_str(&bare(CHECK));
+    for (number, look) in looks.iter().enumerate() {
+        let (job, attempt) = match &look.subject {
+            Subject::Job { job, attempt } => (job.as_str(), attempt.to_string()),
+            Subject::Foreign => ("''", "''".to_owned()),
+        };
+        let (from, most) = match look.log {
+            LogPart::Nothing => ("last".to_owned(), 0),
+            LogPart::Last(bytes) => ("last".to_owned(), bytes),
+            LogPart::Since { byte, most } => (byte.min(i64::MAX as u64 - 1).to_string(), most),
+        };
+        let (kind, what, bytes) = match &look.checkpoint {
+            None => ("''", "''".to_owned(), 0),
+            Some((Checkpoint::Path(path), bytes)) => ("path", quote(path), *bytes),
+            Some((Checkpoint::Command(text), bytes)) => ("command", quote(text), *bytes),
+        };
+        let _ = writeln!(
+            script,
+            "look {number} {job} {attempt} {} {from} {} {} {kind} {what} {bytes}",
+            quote(&look.log_file),
+            most.min(MOST_LOG_BYTES),
+            quote(&look.cwd),
+        );
+    }
+    script.push_str("_ri=host; field over\nexit 0\n}\n");
+    script
+}
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

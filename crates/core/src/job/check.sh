@@ -1,0 +1,165 @@
+# Looks at many jobs of this host. Given above: _rm mark; below stands one line for each job.
+exec </dev/null
+_rspent=0
+
+field() { say "$_ri:$*"; }
+
+# Whatever it prints stands between its line and the next one of ours.
+blob() {
+  field "$1"
+  shift
+  "$@" 2>/dev/null
+  printf '\n'
+}
+
+# Says which process a file names, and since when the process of that number lives now.
+process_field() {
+  if [ -h "$_rdir/$1" ] || { [ -e "$_rdir/$1" ] && [ ! -f "$_rdir/$1" ]; }; then
+    field "$1:odd"
+  elif [ -e "$_rdir/$1" ]; then
+    _rpid= _rwas= _rthen= _rlead=
+    read -r _rpid _rwas _rthen _rlead <"$_rdir/$1"
+    start_of "$_rpid" || _rstart=
+    field "$1:$_rpid:$_rwas:$_rthen:$_rlead:$_rstart"
+  fi
+}
+
+# A line of a small file of ours, whatever somebody made of it.
+word_field() {
+  [ -f "$_rdir/$1" ] && [ ! -h "$_rdir/$1" ] || return 0
+  _rx=
+  { read -r _rx <"$_rdir/$1"; } 2>/dev/null
+  field "$1:$_rx"
+}
+
+# Size and age of a file, or why it is not looked at. Nothing is opened that may never answer.
+figures() {
+  _rkind=missing _rsize= _rmtime=
+  if [ -f "$1" ]; then
+    _rkind=file
+    [ -r "$1" ] || _rkind=unreadable
+    set -- $(stat -L -c '%s %Y' "$1" 2>/dev/null || stat -L -f '%z %m' "$1" 2>/dev/null || { set -- $(ls -lnLd "$1"); echo "$5"; })
+    _rsize=${1-} _rmtime=${2-}
+  elif [ -e "$1" ]; then
+    _rkind=odd
+  fi
+}
+
+last_bytes() { tail -c "$_rmost" "$_rlog"; }
+bytes_since() { tail -c "+$((_rfrom + 1))" "$_rlog" | head -c "$_rmost"; }
+first_bytes() { head -c "$2" "$1"; }
+
+# A path as the user wrote it.
+expand() {
+  case $1 in
+  '~') _rpath=$HOME ;;
+  '~/'*) _rpath=$HOME/${1#'~/'} ;;
+  *) _rpath=$1 ;;
+  esac
+}
+
+# Runs a command of the caller for a few seconds, all such commands of one look together for not much longer.
+checkpoint_command() {
+  if [ $_rspent -ge 300 ]; then
+    field checkpoint:skipped
+    return
+  fi
+  _rout=$(mktemp 2>/dev/null) || { field checkpoint:unreadable; return; }
+  _rset=
+  ! command -v setsid >/dev/null 2>&1 || _rset=setsid
+  ( { $_rset sh -c "$1" 2>&1 </dev/null; printf '%s\n' $? >"$_rout.status"; } | head -c "$2" >"$_rout"; exit 0 ) 2>/dev/null &
+  _rtool=$! _rnaps=0 _rkind=told
+  while kill -0 $_rtool 2>/dev/null; do
+    if [ $_rnaps -ge 100 ]; then
+      _rkind=hung
+      break
+    fi
+    _rnaps=$((_rnaps + 1))
+    nap 0.05
+  done
+  _rspent=$((_rspent + _rnaps))
+  [ $_rkind = told ] || end_tree $_rtool
+  _rx=
+  [ ! -s "$_rout.status" ] || read -r _rx <"$_rout.status"
+  field "checkpoint:$_rkind:$_rx"
+  blob checkpoint_text first_bytes "$_rout" "$2"
+  rm -f "$_rout" "$_rout.status"
+}
+
+# Ends a process with all that it started.
+end_tree() {
+  _rall=$(ps -A -o pid= -o ppid= 2>/dev/null || ps -o pid,ppid 2>/dev/null)
+  _rdoomed=" $1 " _rmore=yes
+  while [ -n "$_rmore" ]; do
+    _rmore=
+    set -- $_rall
+    while [ $# -gt 1 ]; do
+      case $_rdoomed in
+      *" $1 "*) ;;
+      *" $2 "*) _rdoomed="$_rdoomed$1 " _rmore=yes ;;
+      esac
+      shift 2
+    done
+  done
+  kill -KILL $_rdoomed 2>/dev/null
+}
+
+checkpoint_file() {
+  expand "$1"
+  case $_rpath in /*) ;; *) _rpath=${_rcwd:-$HOME}/$_rpath ;; esac
+  figures "$_rpath"
+  field "checkpoint:$_rkind:$_rsize:$_rmtime"
+  [ $_rkind != file ] || blob checkpoint_text first_bytes "$_rpath" "$2"
+}
+
+# Arguments: number, job, attempt, log, first byte or "last", most bytes, folder of the task, what kind of checkpoint,
+# its path or command, most bytes of it.
+look() {
+  _ri=$1 _rlog=$4 _rfrom=$5 _rmost=$6 _rcwd=$7
+  CDPATH= cd "$HOME" 2>/dev/null
+  expand "$_rcwd"
+  _rcwd=$_rpath
+  expand "$_rlog"
+  _rlog=$_rpath
+  if [ -n "$2" ]; then
+    _rdir=$_rroot/jobs/$2/$3
+    if [ -d "$_rdir" ]; then
+      word_field nonce
+      word_field stop
+      process_field process
+      process_field child
+      [ ! -e "$_rdir/alarm" ] || field alarm
+      if [ -h "$_rdir/exit" ]; then
+        field exit:symlink
+      elif [ -f "$_rdir/exit" ]; then
+        blob exit_text head -c 2000 "$_rdir/exit"
+      elif [ -e "$_rdir/exit" ]; then
+        field exit:odd
+      fi
+    else
+      field folder:missing
+    fi
+  fi
+  figures "$_rlog"
+  field "log:$_rkind:$_rsize:$_rmtime"
+  if [ $_rkind = file ] && [ "$_rmost" -gt 0 ]; then
+    if [ "$_rfrom" = last ]; then blob log_text last_bytes; else blob log_text bytes_since; fi
+  fi
+  CDPATH= cd "${_rcwd:-$HOME}" 2>/dev/null
+  case $8 in
+  path) checkpoint_file "$9" "${10}" ;;
+  command) checkpoint_command "$9" "${10}" ;;
+  esac
+  field over
+}
+
+_ri=host
+field "boot:$_rboot"
+field "now:$(date +%s 2>/dev/null)"
+if command -v tmux >/dev/null 2>&1; then
+  field "tmux:yes"
+  sessions() { tmux list-sessions -F '#{session_name}' | head -c 65536; }
+  blob sessions sessions
+else
+  field "tmux:no"
+fi

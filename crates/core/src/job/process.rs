@@ -1,0 +1,98 @@
+//! Which process on which boot of which host: what tells a process from a later one with the same number.
+
+use serde::{Deserialize, Serialize};
+
+/// A word that a host says about itself, such as the id of its boot; compared, never interpreted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct HostWord(String);
+
+impl HostWord {
+    /// Takes 1 to 64 plain characters; anything else is no word of ours.
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_plain = text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+        (is_plain && (1..=64).contains(&text.len())).then(|| Self(text.to_owned()))
+    }
+
+    /// The word itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// One process and no other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessIdentity {
+    /// Its number on the host.
+    pub pid: u32,
+    /// When it began, in the host's own count.
+    pub start_time: HostWord,
+    /// The boot of the host it belongs to.
+    pub boot_id: HostWord,
+    /// The session or group it leads; 0 when it leads none.
+    pub session: u32,
+}
+
+impl ProcessIdentity {
+    /// Reads number, start time, boot and session, as a host writes them.
+    pub(super) fn read(pid: &str, start: &str, boot: &str, session: &str) -> Option<Self> {
+        Some(Self {
+            pid: pid.parse().ok().filter(|pid| *pid > 1)?,
+            start_time: HostWord::parse(start)?,
+            boot_id: HostWord::parse(boot)?,
+            session: session.parse().ok()?,
+        })
+    }
+}
+
+/// What became of a process that was written down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Liveness {
+    /// None was written down.
+    NotRecorded,
+    /// What was written down cannot be read.
+    Unreadable,
+    /// It was made certain that it never begins.
+    Void,
+    /// It lives.
+    Alive(ProcessIdentity),
+    /// No process has its number.
+    Gone(ProcessIdentity),
+    /// Another process has its number.
+    Reused(ProcessIdentity),
+    /// The host was booted again since.
+    OtherBoot(ProcessIdentity),
+}
+
+impl Liveness {
+    /// Compares what was written down with what the host says now.
+    pub(super) fn judge(written: ProcessIdentity, boot: &HostWord, start_now: &str) -> Self {
+        if written.boot_id != *boot {
+            Liveness::OtherBoot(written)
+        } else if start_now.is_empty() {
+            Liveness::Gone(written)
+        } else if start_now == written.start_time.as_str() {
+            Liveness::Alive(written)
+        } else {
+            Liveness::Reused(written)
+        }
+    }
+
+    /// Whether it lives.
+    pub fn is_alive(&self) -> bool {
+        matches!(self, Liveness::Alive(_))
+    }
+
+    /// The process, when one was written down.
+    pub fn identity(&self) -> Option<&ProcessIdentity> {
+        match self {
+            Liveness::NotRecorded | Liveness::Unreadable | Liveness::Void => None,
+            Liveness::Alive(process)
+            | Liveness::Gone(process)
+            | Liveness::Reused(process)
+            | Liveness::OtherBoot(process) => Some(process),
+        }
+    }
+}

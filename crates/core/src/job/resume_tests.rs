@@ -1,0 +1,411 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn resuming(max: u32) -> WatchPolicy {
+    WatchPolicy {
+        auto_resume: true,
+        has_resume_command: true,
+        max_resume_attempts: max,
+        ..WatchPolicy::default()
+    }
+}
+
+fn seen(state: JobState) -> WatchInput {
+    WatchInput::Seen(WatchSight {
+        state,
+        log_size: Some(1),
+        log_age_s: None,
+        alarms: Vec::new(),
+    })
+}
+
+fn gone() -> WatchInput {
+    seen(JobState::Lost {
+        reason: LostReason::ProcessGone,
+    })
+}
+
+/// A watch that takes one input after the other.
+struct Watch {
+    policy: WatchPolicy,
+    history: WatchHistory,
+}
+
+impl Watch {
+    fn new(policy: WatchPolicy) -> Self {
+        Watch {
+            policy,
+            history: WatchHistory::default(),
+        }
+    }
+
+    /// The events in words, and whether a resume is ordered.
+    fn take(&mut self, now: u64, input: &WatchInput) -> (Vec<&'static str>, Option<u32>) {
+        let step = step(&self.policy, &self.history, input, now);
+        self.history = step.history;
+        (
+            step.events.iter().map(WatchEvent::word).collect(),
+            step.resume,
+        )
+    }
+}
+
+#[test]
+fn unreachable_is_told_once_after_enough_failures_and_so_is_the_return() {
+    let mut watch = Watch::new(WatchPolicy::default());
+    assert_eq!(watch.take(0, &seen(JobState::Running)), (vec![], None));
+    assert_eq!(watch.take(300, &WatchInput::Unreachable), (vec![], None));
+    assert_eq!(
+        watch.take(600, &WatchInput::Unreachable),
+        (vec!["ssh_unreachable"], None)
+    );
+    for tick in 3..900 {
+        assert_eq!(
+            watch.take(tick * 300, &WatchInput::Unreachable),
+            (vec![], None)
+        );
+    }
+    assert_eq!(
+        watch.take(300_000, &seen(JobState::Running)),
+        (vec!["running_restored"], None)
+    );
+    assert_eq!(
+        watch.take(300_300, &WatchInput::Unreachable),
+        (vec![], None)
+    );
+    assert_eq!(
+        watch.take(300_600, &seen(JobState::Running)),
+        (vec![], None)
+    );
+}
+
+#[test]
+fn missing_configuration_is_told_once_and_so_is_the_return() {
+    let mut watch = Watch::new(WatchPolicy::default());
+    assert_eq!(
+        watch.take(0, &WatchInput::ConfigMissing).0,
+        ["config_missing"]
+    );
+    assert!(watch.take(300, &WatchInput::ConfigMissing).0.is_empty());
+    assert_eq!(
+        watch.take(600, &seen(JobState::Running)).0,
+        ["running_restored"]
+    );
+}
+
+#[test]
+fn task_that_is_gone_is_resumed_after_the_delay_and_then_given_up() {
+    let mut watch = Watch::new(resuming(2));
+    watch.take(0, &seen(JobState::Running));
+    assert_eq!(watch.take(1000, &gone()), (vec!["interrupted"], None));
+    assert_eq!(watch.take(1299, &gone()), (vec![], None));
+    assert_eq!(watch.take(1300, &gone()), (vec![], Some(1)));
+    assert_eq!(
+        watch.take(1301, &WatchInput::ResumeStarted),
+        (vec!["resume_started"], None)
+    );
+    // It dies at once; the next pause is twice as long.
+    assert_eq!(watch.take(1600, &gone()), (vec!["interrupted"], None));
+    assert_eq!(watch.take(2199, &gone()), (vec![], None));
+    assert_eq!(watch.take(2200, &gone()), (vec![], Some(2)));
+    assert_eq!(
+        watch.take(2201, &WatchInput::ResumeFailed),
+        (vec!["resume_failed", "exhausted"], None)
+    );
+    for input in [
+        gone(),
+        seen(JobState::Running),
+        WatchInput::Unreachable,
+        WatchInput::ResumeStarted,
+    ] {
+        assert_eq!(watch.take(9_999_999, &input), (vec![], None));
+    }
+}
+
+#[test]
+fn nothing_is_started_again_without_a_command_or_a_wish() {
+    for policy in [
+        WatchPolicy {
+            auto_resume: false,
+            ..resuming(5)
+        },
+        WatchPolicy {
+            has_resume_command: false,
+            ..resuming(5)
+        },
+        resuming(0),
+    ] {
+        let mut watch = Watch::new(policy);
+        assert_eq!(watch.take(0, &gone()), (vec!["interrupted"], None));
+        for tick in 1..50 {
+            assert_eq!(watch.take(tick * 300, &gone()), (vec![], None));
+        }
+        assert_eq!(
+            watch.take(50_000, &seen(JobState::Running)).0,
+            ["running_restored"]
+        );
+    }
+}
+
+#[test]
+fn reboot_is_told_apart() {
+    let mut watch = Watch::new(WatchPolicy::default());
+    let rebooted = seen(JobState::Lost {
+        reason: LostReason::HostRebooted,
+    });
+    assert_eq!(watch.take(0, &rebooted).0, ["host_rebooted", "interrupted"]);
+    assert!(watch.take(300, &rebooted).0.is_empty());
+}
+
+#[test]
+fn end_is_told_once_and_ends_the_watch() {
+    let ends = [
+        JobState::Exited { code: 0 },
+        JobState::Exited { code: 3 },
+        JobState::Signalled { signal: 9 },
+        JobState::Stopped,
+        JobState::Unknown {
+            reason: UnknownReason::OnlyTheLogSays(0),
+        },
+    ];
+    for state in ends {
+        let mut watch = Watch::new(resuming(3));
+        let first = step(&watch.policy, &watch.history, &seen(state.clone()), 5);
+        assert_eq!(
+            first.events,
+            [WatchEvent::Completed {
+                state: state.clone()
+            }]
+        );
+        assert_eq!((first.resume, first.next_check_at), (None, None));
+        watch.history = first.history;
+        assert_eq!(watch.take(300, &seen(state)), (vec![], None));
+    }
+}
+
+#[test]
+fn what_is_unknown_is_an_alarm_and_never_a_resume() {
+    let mut watch = Watch::new(resuming(3));
+    let strange = seen(JobState::Unknown {
+        reason: UnknownReason::ExitTruncated,
+    });
+    assert_eq!(watch.take(0, &strange), (vec!["alarm"], None));
+    assert_eq!(watch.take(300_000, &strange), (vec![], None));
+}
+
+#[test]
+fn resume_whose_outcome_was_not_heard_is_found_by_looking() {
+    let ordered = || {
+        let mut watch = Watch::new(resuming(2));
+        watch.take(0, &gone());
+        assert_eq!(watch.take(300, &gone()).1, Some(1));
+        watch
+    };
+    let mut watch = ordered();
+    assert_eq!(
+        watch.take(310, &seen(JobState::Running)),
+        (vec!["resume_started"], None)
+    );
+    assert_eq!(watch.take(311, &WatchInput::ResumeStarted), (vec![], None));
+    let mut watch = ordered();
+    assert_eq!(
+        watch.take(310, &seen(JobState::Exited { code: 0 })).0,
+        ["resume_started", "completed"]
+    );
+    let mut watch = ordered();
+    assert_eq!(watch.take(310, &seen(JobState::Starting)), (vec![], None));
+    assert_eq!(
+        watch.take(320, &seen(JobState::NotStarted)),
+        (vec!["resume_failed"], None)
+    );
+    let mut watch = ordered();
+    assert_eq!(watch.take(310, &WatchInput::ResumedByOther), (vec![], None));
+    assert_eq!(watch.history.resumes, 0);
+}
+
+#[test]
+fn stall_is_told_once_until_the_log_grows() {
+    let mut watch = Watch::new(WatchPolicy {
+        stall_after_s: Some(600),
+        ..WatchPolicy::default()
+    });
+    let at = |size, age| {
+        WatchInput::Seen(WatchSight {
+            state: JobState::Running,
+            log_size: Some(size),
+            log_age_s: age,
+            alarms: vec![],
+        })
+    };
+    assert!(watch.take(10_000, &at(5, Some(400))).0.is_empty());
+    assert_eq!(watch.take(10_200, &at(5, None)).0, ["stalled"]);
+    assert!(watch.take(20_000, &at(5, None)).0.is_empty());
+    assert!(watch.take(20_300, &at(6, None)).0.is_empty());
+    assert!(watch.take(20_899, &at(6, None)).0.is_empty());
+    assert_eq!(watch.take(20_900, &at(6, None)).0, ["stalled"]);
+}
+
+#[test]
+fn alarm_is_told_once_for_each_attempt() {
+    let mut watch = Watch::new(resuming(1));
+    let alarming = |state| {
+        WatchInput::Seen(WatchSight {
+            state,
+            log_size: None,
+            log_age_s: None,
+            alarms: vec![Alarm::OutOfMemory, Alarm::DiskFull],
+        })
+    };
+    assert_eq!(
+        watch.take(0, &alarming(JobState::Running)).0,
+        ["alarm", "alarm"]
+    );
+    assert!(watch.take(300, &alarming(JobState::Running)).0.is_empty());
+    watch.take(600, &gone());
+    watch.take(900, &gone());
+    watch.take(901, &WatchInput::ResumeStarted);
+    assert_eq!(
+        watch.take(1200, &alarming(JobState::Running)).0,
+        ["alarm", "alarm"]
+    );
+}
+
+#[test]
+fn clock_that_is_set_back_delays_a_resume_by_its_pause_only() {
+    let mut watch = Watch::new(resuming(1));
+    watch.take(1_000_000, &gone());
+    assert_eq!(watch.take(500, &gone()), (vec![], None));
+    assert_eq!(watch.take(800, &gone()), (vec![], Some(1)));
+}
+
+#[test]
+fn pause_doubles_and_has_a_longest_and_a_shortest() {
+    let policy = resuming(100);
+    assert_eq!(
+        [0, 1, 2, 3].map(|resumes| policy.pause_s(resumes)),
+        [300, 600, 1200, 2400]
+    );
+    assert_eq!(
+        [10, 64, 1000].map(|resumes| policy.pause_s(resumes)),
+        [3600; 3]
+    );
+    let hasty = WatchPolicy {
+        resume_delay_s: 0,
+        ..resuming(3)
+    };
+    assert_eq!([0, 1].map(|resumes| hasty.pause_s(resumes)), [0, 20]);
+    let patient = WatchPolicy {
+        resume_delay_s: 86_400,
+        ..resuming(3)
+    };
+    assert_eq!(patient.pause_s(2), 86_400);
+}
+
+#[test]
+fn history_is_kept_as_text_and_read_back() {
+    let mut watch = Watch::new(resuming(2));
+    watch.take(0, &gone());
+    let text = serde_json::to_string(&watch.history).unwrap();
+    assert_eq!(
+        serde_json::from_str::<WatchHistory>(&text).unwrap(),
+        watch.history
+    );
+}
+
+fn any_input() -> impl Strategy<Value = WatchInput> {
+    let state = prop_oneof![
+        6 => Just(JobState::Running),
+        4 => Just(JobState::Lost { reason: LostReason::ProcessGone }),
+        2 => Just(JobState::Lost { reason: LostReason::HostRebooted }),
+        1 => Just(JobState::NotStarted),
+        1 => Just(JobState::Starting),
+        1 => Just(JobState::Exited { code: 1 }),
+        1 => Just(JobState::Unknown { reason: UnknownReason::ExitEmpty }),
+    ];
+    let alarms = prop::collection::vec(
+        prop_oneof![Just(Alarm::NanLoss), Just(Alarm::DiskFull)],
+        0..2,
+    );
+    let sight =
+        (state, prop::option::of(0_u64..3), alarms).prop_map(|(state, log_size, alarms)| {
+            WatchInput::Seen(WatchSight {
+                state,
+                log_size,
+                log_age_s: None,
+                alarms,
+            })
+        });
+    prop_oneof![
+        6 => sight,
+        2 => Just(WatchInput::Unreachable),
+        1 => Just(WatchInput::ConfigMissing),
+        2 => Just(WatchInput::ResumeStarted),
+        1 => Just(WatchInput::ResumeFailed),
+        1 => Just(WatchInput::ResumedByOther),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #[test]
+    fn any_history_tells_everything_once_and_never_resumes_by_guess(
+        max in 0_u32..4, auto in any::<bool>(), command in any::<bool>(), delay in 0_u64..400,
+        inputs in prop::collection::vec((0_u64..400, any_input()), 1..60))
+    {
+        let policy = WatchPolicy { auto_resume: auto, has_resume_command: command, resume_delay_s: delay,
+            stall_after_s: Some(300), ..resuming(max) };
+        let mut history = WatchHistory::default();
+        let (mut now, mut is_over, mut waits) = (0, false, false);
+        let (mut ordered, mut given_away) = (0_u32, 0_u32);
+        let (mut is_interrupted, mut is_unreachable) = (false, false);
+        let mut interrupted_at = None;
+        for (pause, input) in inputs {
+            now += pause;
+            let step = step(&policy, &history, &input, now);
+            prop_assert!(!is_over || (step.events.is_empty() && step.resume.is_none()));
+            prop_assert_eq!(step.next_check_at.is_none(), matches!(step.history.phase, Phase::Ended { .. }));
+            if waits && input == WatchInput::ResumedByOther {
+                given_away += 1;
+            }
+            let is_gone = matches!(&input, WatchInput::Seen(sight)
+                if matches!(sight.state, JobState::Lost { .. } | JobState::NotStarted));
+            for event in &step.events {
+                match event {
+                    WatchEvent::Interrupted { .. } => {
+                        prop_assert!(!is_interrupted && is_gone);
+                        is_interrupted = true;
+                        interrupted_at = Some(now);
+                    }
+                    WatchEvent::ResumeStarted { .. } => {
+                        prop_assert!(waits);
+                        is_interrupted = false;
+                    }
+                    WatchEvent::RunningRestored => (is_interrupted, is_unreachable) = (false, false),
+                    WatchEvent::SshUnreachable { .. } => {
+                        prop_assert!(!is_unreachable);
+                        is_unreachable = true;
+                    }
+                    WatchEvent::Completed { .. } | WatchEvent::Exhausted { .. } => is_over = true,
+                    _ => {}
+                }
+            }
+            if !matches!(input, WatchInput::Unreachable | WatchInput::ConfigMissing) {
+                is_unreachable = is_unreachable && step.history.is_unreachable_told;
+            }
+            if waits && input == WatchInput::ResumedByOther {
+                is_interrupted = false;
+            }
+            if step.resume.is_some() {
+                ordered += 1;
+                // Only one at a time, only what is gone, only when wished for, and never before its delay.
+                prop_assert!(is_gone || input == WatchInput::ResumeFailed);
+                prop_assert!(auto && command);
+                prop_assert!(now - interrupted_at.unwrap() >= delay || ordered > 1);
+            }
+            prop_assert!(ordered - given_away <= max);
+            waits = step.history.phase == Phase::Resuming;
+            history = step.history;
+        }
+    }
+}

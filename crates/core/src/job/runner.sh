@@ -1,0 +1,101 @@
+# Runs the command of one attempt and writes down how it ended. Arguments: folder, working folder, log, shell, umask,
+# our own search path, most bytes of log, session name, word in the environment, seconds between two looks at the log.
+trap '' HUP
+# Caught and not ignored: the command has its own way with them, and we stay to see it end.
+trap : TERM INT QUIT USR1 USR2 ALRM PIPE
+_rpath=$PATH PATH=$6
+_rdir=$1 _rcwd=$2 _rlog=$3 _rshell=$4 _rmask=$5 _rmax=$7 _rname=$8 _rword=$9
+shift 9
+_rpause=$1
+cd /
+umask 077
+
+_rlead=0
+if [ -r /proc/$$/stat ]; then
+  read -r _rx </proc/$$/stat
+  _rx=${_rx##*) }
+  set -- $_rx
+  [ "$4" != $$ ] || _rlead=$$
+elif [ "$(ps -o pgid= -p $$ 2>/dev/null | tr -d ' ')" = $$ ]; then
+  _rlead=$$
+fi
+start_of $$ || _rstart=0
+printf '%s %s %s %s\n' $$ "$_rstart" "$_rboot" $_rlead >"$_rdir/process.$$"
+take "$_rdir/process.$$" "$_rdir/process"
+_rx=$?
+rm -f "$_rdir/process.$$"
+# Somebody made sure that this attempt never begins.
+[ $_rx = 0 ] || exit 1
+
+_rrun() (
+  _rown=
+  [ ! -r /proc/self/stat ] || read -r _rown _rx </proc/self/stat
+  [ -n "$_rown" ] || _rown=$(exec sh -c 'echo $PPID')
+  ! start_of "$_rown" ||
+    { printf '%s %s %s 0\n' "$_rown" "$_rstart" "$_rboot" >"$_rdir/child.new" && mv "$_rdir/child.new" "$_rdir/child"; } 2>/dev/null
+  umask "$_rmask"
+  # Here and not on the call: what the shell says about the end of this must not be taken for the command's words.
+  exec >>"$_rlog" 2>&1 </dev/null || exit 125
+  CDPATH= cd "$_rcwd" || exit 125
+  PATH=$_rpath
+  unset REMOTE_SANDBOX_RUN
+  export REMOTE_SANDBOX_JOB="$_rword"
+  case $_rshell in
+  */bash | bash) exec "$_rshell" --norc "$_rdir/command" ;;
+  *) exec "$_rshell" "$_rdir/command" ;;
+  esac
+)
+
+# Keeps the log within its bound. The first quarter stays and so does the last half; what lies between is given back
+# to the disk, and every byte keeps its place.
+_rkeep() {
+  _rnap= _rpunched=$((_rmax / 4 / 4096 * 4096))
+  trap 'kill "$_rnap" 2>/dev/null; exit 0' TERM
+  while :; do
+    sleep "$_rpause" &
+    _rnap=$!
+    wait $_rnap
+    lives "$_rdir/process" && [ ! -e "$_rdir/exit" ] || exit 0
+    set -- $(ls -lnLd "$_rlog" 2>/dev/null)
+    _rsize=${5:-0}
+    [ $((_rsize - _rpunched + _rmax / 4)) -gt "$_rmax" ] || continue
+    _rto=$(((_rsize - _rmax / 2) / 4096 * 4096))
+    if fallocate -p -o $_rpunched -l $((_rto - _rpunched)) "$_rlog" 2>/dev/null; then
+      _rpunched=$_rto
+    else
+      : >"$_rdir/alarm"
+      exit 0
+    fi
+  done
+}
+
+_rwatch=
+if [ "$_rmax" -gt 0 ]; then
+  _rkeep </dev/null >/dev/null 2>&1 &
+  _rwatch=$!
+fi
+{ _rrun; _rcode=$?; } 2>"$_rdir/ending"
+[ -z "$_rwatch" ] || kill "$_rwatch" 2>/dev/null
+
+# A shell reports a signal as a number above 128, which a command may also choose. bash says aloud which it was, but
+# for two signals; other shells do not, and there the number is taken for what it usually means.
+_rsignal=0
+if [ $_rcode -gt 128 ] && [ $_rcode -le 192 ]; then
+  case ${BASH_VERSION:+bash}:$_rcode in
+  bash:130 | bash:141 | :*) _rsignal=$((_rcode - 128)) ;;
+  *) [ ! -s "$_rdir/ending" ] || _rsignal=$((_rcode - 128)) ;;
+  esac
+fi
+{
+  [ -z "$(tail -c 1 "$_rlog" | tr '\0' x)" ] || printf '\n'
+  printf 'EXIT_CODE=%s\n' $_rcode
+} >>"$_rlog" 2>/dev/null
+_rnonce=
+read -r _rnonce <"$_rdir/nonce"
+# Into the room that was kept for it.
+printf 'nonce=%s\ncode=%s\nsignal=%s\nended=%s\nend=\n' "$_rnonce" $_rcode $_rsignal "$(date +%s)" 1<>"$_rdir/exit.new"
+mv "$_rdir/exit.new" "$_rdir/exit"
+if command -v tmux >/dev/null 2>&1 && [ "$(tmux show-options -qv -t "=$_rname:" @remote-sandbox-job 2>/dev/null)" = "$_rword" ]; then
+  tmux kill-session -t "=$_rname" 2>/dev/null
+fi
+exit 0

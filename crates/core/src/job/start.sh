@@ -1,0 +1,202 @@
+# Starts one attempt of a job. Given above: _rm mark, _rid job, _rn attempt, _rnonce, _rname session, _rnamed (yes when
+# somebody chose that name), _rcwd, _rlog, _rmax, _rgpus, _rbytes length of the command file, _rshell, _rpause;
+# and the functions write_command, write_runner, write_viewer and launch.
+exec </dev/null
+_rmask=$(umask)
+_rjob=$_rroot/jobs/$_rid _rdir=$_rroot/jobs/$_rid/$_rn
+_rowned= _rmadelog= _rmadefrom= _rclaims= _rdevices= _rvendor=
+start_of $$
+_rself=$_rstart
+
+# Removes a folder and those above it, as far as they are empty, up to one that was there before.
+remove_up_to() {
+  _rx=$1
+  while [ -n "$_rx" ] && [ "$_rx" != "$2" ] && [ "$_rx" != / ]; do
+    rmdir "$_rx" 2>/dev/null || break
+    _rx=${_rx%/*}
+  done
+}
+
+refuse() {
+  release_claims
+  [ -z "$_rowned" ] || rm -rf "$_rdir"
+  remove_up_to "$_rjob" "${HOME-}"
+  remove_up_to "$_rroot/claims/$_rboot" "${HOME-}"
+  [ -z "$_rmadelog" ] || [ -s "$_rlog" ] || rm -f "$_rlog"
+  [ -z "$_rmadefrom" ] || remove_up_to "${_rlog%/*}" "$_rmadefrom"
+  [ -z "$2" ] || say "detail:$(printf %s "$2" | tr '\n' ' ' | cut -c1-300)"
+  say "verdict:refused:$1"
+  exit 0
+}
+
+# What the system says about a thing that did not work.
+refuse_write() {
+  case $2 in
+  *'o space'* | *'uota'* | *'File too large'*) refuse space "$2" ;;
+  *) refuse "$1" "$2" ;;
+  esac
+}
+
+tell() {
+  lives "$_rdir/process"
+  say "process:$_rpid:$_rwas:$_rthen:$_rlead"
+  while IFS= read -r _rx; do
+    case $_rx in log=* | cwd=* | offset=* | gpus=*) say "${_rx%%=*}:${_rx#*=}" ;; esac
+  done <"$_rdir/record"
+  say "viewer:$1"
+  say "verdict:$2"
+  exit 0
+}
+
+starter_lives() {
+  _rp= _rs=
+  [ ! -f "$_rdir/starter" ] || read -r _rp _rs <"$_rdir/starter"
+  start_of "$_rp" && [ "$_rstart" = "$_rs" ]
+}
+
+# This number is taken: by an earlier sending of the same start, or by somebody else.
+taken() {
+  _rtry=0
+  while [ ! -s "$_rdir/nonce" ] && [ $_rtry -lt 40 ]; do nap 0.05; _rtry=$((_rtry + 1)); done
+  _rx=
+  [ ! -f "$_rdir/nonce" ] || read -r _rx <"$_rdir/nonce"
+  [ "$_rx" = "$_rnonce" ] || refuse "attempt:$_rn:$_rx" ''
+  _rtry=0
+  while [ ! -e "$_rdir/process" ] && [ $_rtry -lt 60 ] && starter_lives; do nap 0.05; _rtry=$((_rtry + 1)); done
+  if [ ! -e "$_rdir/process" ]; then
+    ! starter_lives || refuse starting ''
+    void_attempt "$_rdir" && refuse abandoned ''
+  fi
+  [ -e "$_rdir/process" ] || refuse abandoned ''
+  read -r _rx <"$_rdir/process"
+  [ "$_rx" != void ] || refuse abandoned ''
+  tell unknown again
+}
+
+# No attempt may run beside another one. What has not begun by now never will.
+settle_others() {
+  for _rx in "$_rjob"/*; do
+    _rother=${_rx##*/}
+    case $_rother in '' | *[!0-9]*) continue ;; esac
+    [ "$_rother" != "$_rn" ] || continue
+    if [ "$_rother" -gt "$_rn" ]; then
+      _rx=
+      [ ! -f "$_rjob/$_rother/nonce" ] || read -r _rx <"$_rjob/$_rother/nonce"
+      refuse "attempt:$_rother:$_rx" ''
+    fi
+    [ -e "$_rjob/$_rother/process" ] || void_attempt "$_rjob/$_rother"
+    attempt_lives "$_rjob/$_rother" || continue
+    _rx=
+    [ ! -f "$_rjob/$_rother/nonce" ] || read -r _rx <"$_rjob/$_rother/nonce"
+    refuse "live:$_rother:$_rx" ''
+  done
+}
+
+[ -d "${HOME-}" ] || refuse home "HOME is not a folder: ${HOME-}"
+[ "$_rdir" != "${_rdir#/}" ] || refuse home "HOME is not absolute: $HOME"
+CDPATH= cd "$HOME" 2>/dev/null || refuse home "cannot enter $HOME"
+_rx=$( { LC_ALL=C; CDPATH= cd "${_rcwd:-.}"; } 2>&1 ) || refuse cwd "$_rx"
+CDPATH= cd "${_rcwd:-.}" >/dev/null 2>&1 || refuse cwd ''
+_rcwd=$(pwd)
+
+_rx=$(umask 077; LC_ALL=C mkdir -p "$_rjob" 2>&1) || refuse_write home "$_rx"
+if ! mkdir -m 700 "$_rdir" 2>/dev/null; then
+  [ -d "$_rdir" ] || refuse_write home "$(LC_ALL=C mkdir "$_rdir" 2>&1)"
+  taken
+fi
+_rowned=yes
+umask 077
+# In this order: whoever reads the nonce finds out who starts it.
+printf '%s %s\n' $$ "$_rself" >"$_rdir/starter" && printf '%s\n' "$_rnonce" >"$_rdir/nonce" || refuse_write space "$_rdir"
+settle_others
+
+# The log: made with the user's own mask, and opened once before anything is started.
+case $_rlog in
+'') _rlog=$_rcwd/.codex_logs/$_rname.log ;;
+/*) ;;
+*) _rlog=$_rcwd/$_rlog ;;
+esac
+[ ! -e "$_rlog" ] || [ -f "$_rlog" ] || refuse log "not a file: $_rlog"
+_rmadefrom=${_rlog%/*}
+while [ -n "$_rmadefrom" ] && [ ! -d "$_rmadefrom" ]; do _rmadefrom=${_rmadefrom%/*}; done
+_rx=$(umask "$_rmask"; LC_ALL=C mkdir -p "${_rlog%/*}/" 2>&1) || refuse_write log "$_rx"
+[ -e "$_rlog" ] || _rmadelog=yes
+_rx=$( { umask "$_rmask"; LC_ALL=C; : >>"$_rlog"; } 2>&1 ) || refuse_write log "$_rx"
+[ -f "$_rlog" ] || refuse log "not a file: $_rlog"
+set -- $(ls -lnLd "$_rlog" 2>/dev/null)
+_roffset=${5:-0}
+
+# The session name. Matching is exact: tmux itself would take the beginning of a name, or a pattern, for it.
+_rtmux=
+command -v tmux >/dev/null 2>&1 && _rtmux=yes
+if [ -n "$_rnamed" ]; then
+  claim "session-$_rname" || refuse "session:$_rheld" ''
+  _rclaims=" session-$_rname/$_rmine"
+fi
+if [ -n "$_rtmux" ] && tmux list-sessions -F '#{session_name}' 2>/dev/null | grep -Fqx -- "$_rname"; then
+  # A view of a job that is over goes with it, only a moment later.
+  _rwhose=$(tmux show-options -qv -t "=$_rname:" @remote-sandbox-job 2>/dev/null)
+  case $_rwhose in
+  job_*.[0-9]*)
+    ! attempt_lives "$_rroot/jobs/${_rwhose%.*}/${_rwhose##*.}" || refuse "session:${_rwhose%.*}" ''
+    tmux kill-session -t "=$_rname" 2>/dev/null
+    ;;
+  *) refuse session: '' ;;
+  esac
+fi
+
+if [ "$_rgpus" != 0 ]; then
+  _rkept=$_rclaims
+  take_gpus || { _rclaims=$_rkept; refuse "gpus:$_rfreeall:$_rall" ''; }
+  _rclaims="$_rkept $_rclaims"
+fi
+
+_rx=$( { LC_ALL=C; write_command >"$_rdir/command" && write_runner >"$_rdir/runner" && write_viewer >"$_rdir/viewer"; } 2>&1 ) ||
+  refuse_write space "$_rx"
+[ "$(wc -c <"$_rdir/command" | tr -d ' ')" = "$_rbytes" ] || refuse space "$_rdir"
+# Room for the record of the end, which must be written also when the disk is full by then.
+{ printf '%512s\n' '' >"$_rdir/exit.new" && {
+  printf 'nonce=%s\njob=%s\nattempt=%s\nsession=%s\nboot=%s\nmax_log=%s\n' "$_rnonce" "$_rid" "$_rn" "$_rname" "$_rboot" "$_rmax"
+  printf 'offset=%s\ngpus=%s\ncwd=%s\nlog=%s\n' "$_roffset" "${_rvendor:+$_rvendor:$_rdevices}" "$_rcwd" "$_rlog"
+} >"$_rdir/record"; } 2>/dev/null || refuse_write space "$_rdir"
+[ -s "$_rdir/record" ] || refuse space "$_rdir"
+
+# bash tells a command that a signal ended from one that exits with the same number.
+_rsh=$(command -v bash) || _rsh=$(command -v sh)
+case $_rshell in
+'') _rshell=$_rsh ;;
+*) _rshell=$(command -v "$_rshell") || refuse shell '' ;;
+esac
+_rsetsid=
+if command -v setsid >/dev/null 2>&1; then
+  _rsetsid=$(command -v setsid)
+elif command -v perl >/dev/null 2>&1; then
+  _rsetsid=$(command -v perl)
+fi
+_rvisible=
+case $_rvendor in
+nvidia) _rvisible=CUDA_VISIBLE_DEVICES ;;
+# The other variable of AMD counts only what this one has left.
+amd) _rvisible=ROCR_VISIBLE_DEVICES ;;
+ascend) _rvisible=ASCEND_RT_VISIBLE_DEVICES ;;
+esac
+
+{ launch; } >/dev/null 2>&1
+_rtry=0
+while [ ! -e "$_rdir/process" ] && [ $_rtry -lt 500 ]; do
+  nap 0.02
+  _rtry=$((_rtry + 1))
+done
+if [ ! -e "$_rdir/process" ]; then
+  # Its folder stays: nobody may begin in it any more.
+  ! void_attempt "$_rdir" || { _rowned=; refuse not_started ''; }
+fi
+read -r _rx <"$_rdir/process"
+[ "$_rx" != void ] || { _rowned=; refuse abandoned ''; }
+_rview=no
+if [ -n "$_rtmux" ]; then
+  tmux new-session -d -s "$_rname" -- "$_rsh" "$_rdir/viewer" "$_rdir" "$_rlog" >/dev/null 2>&1 &&
+    tmux set-option -t "=$_rname:" @remote-sandbox-job "$_rid.$_rn" >/dev/null 2>&1 && _rview=yes
+  tmux set-option -t "=$_rname:" remain-on-exit off >/dev/null 2>&1
+fi
+tell $_rview started

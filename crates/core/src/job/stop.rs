@@ -1,0 +1,132 @@
+//! The script that ends an attempt of a job with everything it started.
+
+use std::fmt::Write as _;
+
+use super::script::{COMMON, bare, marked};
+use super::{AttemptNumber, JobId, Nonce, SessionName};
+use crate::ids::RunToken;
+use crate::output::clean_line;
+use crate::shell::Survivor;
+
+const STOP: &str = include_str!("stop.sh");
+
+/// Finds the processes of a run by session and by a word in their environment; those of a job carry another variable,
+/// so that nobody who cleans up after runs takes a job for one.
+const END: &str = include_str!("../shell/end.sh");
+
+/// Most processes that a report lists.
+const LISTED: usize = 50;
+
+/// Which attempt is to be ended.
+#[derive(Debug, Clone)]
+pub struct StopTarget<'a> {
+    /// The job.
+    pub job: &'a JobId,
+    /// The attempt.
+    pub attempt: AttemptNumber,
+    /// The word of that attempt.
+    pub nonce: &'a Nonce,
+    /// Its session.
+    pub session: &'a SessionName,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StopVerdict {
+    /// It was running.
+    Ended(StopReport),
+    /// It had ended before, or the host was booted since.
+    AlreadyOver,
+    /// It had not begun, and now it never will.
+    NeverBegan,
+    /// The attempt on the host is not the one that was meant; nothing was done.
+    NotOurs,
+    /// It had not begun, but the host did not let us make sure that it never will.
+    Unwritable,
+}
+
+/// What was ended and what was not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StopReport {
+    /// Processes that were found and are gone, at most 50 of them.
+    pub ended: Vec<Survivor>,
+    /// How many were found in all.
+    pub found: u32,
+    /// Processes that could not be ended, at most 50 of them.
+    pub survivors: Vec<Survivor>,
+    /// Whether the host could not be asked for its processes; then nothing is certain.
+    pub is_blind: bool,
+}
+
+/// Builds the script; it takes two seconds for processes that do not heed TERM.
+pub fn stop_script(target: &StopTarget<'_>, mark: &RunToken) -> String {
+    let mut script = String::from("{\n");
+    let _ = writeln!(
+        script,
+        "_rm={mark} _rid={} _rn={} _rnonce={} _rname={}",
+        target.job, target.attempt, target.nonce, target.session
+    );
+    script.push_str(&bare(COMMON));
+    script.push_str("processes() {\n");
+    script.push_str(&bare(
+        &END.replace("REMOTE_SANDBOX_RUN=$t", "REMOTE_SANDBOX_JOB=$k"),
+    ));
+    script.push_str("}\n");
+    script.push_str(&bare(STOP));
+    script.push_str("}\n");
+    script
+}
+
+/// Reads what [`stop_script`] says; none when it did not come to its end.
+pub fn parse_stop(mark: &RunToken, answer: &[u8]) -> Option<StopVerdict> {
+    let lines = marked(mark.as_str(), answer);
+    let verdict = lines
+        .iter()
+        .find_map(|(line, _)| line.strip_prefix("verdict:"))?;
+    Some(match verdict {
+        "over" => StopVerdict::AlreadyOver,
+        "voided" => StopVerdict::NeverBegan,
+        "other" => StopVerdict::NotOurs,
+        "unwritable" => StopVerdict::Unwritable,
+        "ended" => StopVerdict::Ended(report(mark, answer)),
+        _ => return None,
+    })
+}
+
+fn report(mark: &RunToken, answer: &[u8]) -> StopReport {
+    let (seen, _) = processes(&format!("{mark}.found"), answer);
+    let (survivors, found) = processes(&format!("{mark}.ended"), answer);
+    let ended = seen
+        .into_iter()
+        .filter(|process| survivors.iter().all(|other| other.pid != process.pid))
+        .collect();
+    StopReport {
+        ended,
+        found: found.unwrap_or(0),
+        survivors,
+        is_blind: found.is_none(),
+    }
+}
+
+fn processes(mark: &str, answer: &[u8]) -> (Vec<Survivor>, Option<u32>) {
+    let mut listed = Vec::new();
+    let mut found = None;
+    for (line, _) in marked(mark, answer) {
+        let mut fields = line.splitn(3, ':');
+        match (fields.next(), fields.next(), fields.next()) {
+            (Some("P"), Some(pid), name) if listed.len() < LISTED => {
+                if let Ok(pid) = pid.parse() {
+                    let name = clean_line(name.unwrap_or(""), 64);
+                    listed.push(Survivor { pid, name });
+                }
+            }
+            (Some("E"), Some(count), _) => found = count.parse().ok(),
+            _ => {}
+        }
+    }
+    (listed, found)
+}
+
+#[cfg(test)]
+#[path = "stop_tests.rs"]
+mod tests;
