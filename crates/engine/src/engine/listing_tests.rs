@@ -1,3 +1,4 @@
+use remote_sandbox_core::failure::Code;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -117,7 +117,7 @@ async fn unreadable_file_is_a_problem_of_its_own() {
     let pair = Pair::new(Kind::Ssh).await;
     pair.write("a", "1");
     pair.write("closed", "2");
-    fs::set_permissions(pair.here.join("closed"), PermissionsExt::from_mode(0)).unwrap();
+    fs::set_permissions(pair.here.join("closed"), PermissionsExt::from_mode(0o000)).unwrap();
     let done = pair.up(json!({})).await;
     assert_eq!(
         (&done["uploaded_files"], &done["revision"]),

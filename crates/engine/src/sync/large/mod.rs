@@ -14,8 +14,12 @@ mod source;
 mod stripes;
 mod upload;
 
+#[cfg(test)]
+use download::LargeReceived;
 pub(crate) use download::{LargeDown, download_large};
 pub(crate) use error::LargeError;
+#[cfg(test)]
+use upload::LargeDone;
 pub(crate) use upload::{LargeUp, upload_large};
 
 #[cfg(test)]
