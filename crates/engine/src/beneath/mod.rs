@@ -25,7 +25,7 @@ pub use stat::stamp_of;
 pub use tree::Tree;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 #[cfg(test)]
 #[path = "hostile_tests.rs"]

@@ -60,6 +60,16 @@ pub struct ByteStream {
 }
 
 impl ByteStream {
+    /// One whose other side is a test.
+    #[cfg(test)]
+    pub(crate) fn stand_in(
+        input: DuplexStream,
+        output: DuplexStream,
+        end: oneshot::Receiver<Result<StreamEnd, StreamError>>,
+    ) -> Self {
+        ByteStream { input, output, end }
+    }
+
     /// Ends the input and waits for the end of the program; what is left of its output is not kept.
     /// Dropping the stream instead lets go of the program at once.
     pub async fn end(self) -> Result<StreamEnd, StreamError> {

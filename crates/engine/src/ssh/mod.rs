@@ -63,6 +63,8 @@ pub use script::ScriptFailure;
 pub use secrets::{SecretError, SecretKeeper};
 pub use session::ChannelError;
 pub use sftp_channel::OpenSftpError;
+#[cfg(test)]
+pub(crate) use sftp_channel::tests::sandbox as sandbox_on;
 
 use crate::clock;
 use crate::doctor::StepLog;

@@ -28,7 +28,7 @@ const OPENSSH: Transport = Transport::OpenSsh {
 };
 
 /// A sandbox on a test sshd, and a folder for what it keeps.
-fn sandbox(sshd: &Sshd, transport: Transport) -> (SshSandbox, TempDir) {
+pub(crate) fn sandbox(sshd: &Sshd, transport: Transport) -> (SshSandbox, TempDir) {
     let folder = TempDir::new().unwrap();
     let known_hosts = folder.path().join("known_hosts");
     fs::write(&known_hosts, sshd.known_hosts()).unwrap();

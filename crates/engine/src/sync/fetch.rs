@@ -32,6 +32,9 @@ const MOST_BYTES: u64 = 64 * 1024 * 1024;
 /// How often a file that changes while it is read is read again.
 const MOST_TRIES: u32 = 2;
 
+/// What is said of a path where keys or our own files lie.
+const AVOIDED: &str = "it was not written: keys or files of this program lie there";
+
 /// Makes the tree here like the one in the sandbox.
 pub(super) async fn download(
     sides: &Sides,
@@ -139,6 +142,11 @@ impl Fetch<'_> {
 
     /// Takes note of an action.
     async fn take(&mut self, action: Action, decision: &Decision) -> Result<(), Failure> {
+        if self.sides.is_avoided(action.path()) {
+            self.changes.failed.insert(action.path().clone());
+            self.outcome.missing(action.path(), AVOIDED);
+            return Ok(());
+        }
         match action {
             Action::MakeDirectory { entry, .. } => self.directories.push(entry),
             Action::SendFile {

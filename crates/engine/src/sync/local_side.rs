@@ -7,9 +7,10 @@ use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::sync::scan::{RootKind, ScanProblem};
 use remote_sandbox_core::sync::{EntryList, Filter, SortedEntries};
 
+use super::refusals::local_failure;
 use super::request::{SyncRequest, Way};
 use super::roots::Resolved;
-use super::sides::{Setting, local_failure};
+use super::sides::Setting;
 use crate::beneath::{LocalScanOptions, Tree, scan};
 use crate::clock;
 

@@ -21,6 +21,7 @@ mod outcome;
 mod pack;
 mod pairs;
 mod progress;
+mod refusals;
 mod remember;
 mod report;
 mod request;

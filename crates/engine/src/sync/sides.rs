@@ -1,12 +1,12 @@
 //! The two sides of a sync, looked through at the same time.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
-use remote_sandbox_core::sync::path::shown;
 use remote_sandbox_core::sync::plan::Planner;
 use remote_sandbox_core::sync::roots::{CleanPath, LocalRoots};
 use remote_sandbox_core::sync::scan::{
@@ -22,6 +22,10 @@ use super::gitignores;
 use super::local_side::{LocalSide, look_here};
 use super::lock::TargetLock;
 use super::pairs::{Pair, Recalled};
+use super::refusals::{
+    file_here, file_there, local_failure, missing_here, missing_there, unreadable_here,
+    unreadable_there,
+};
 use super::request::{SyncRequest, Way};
 use super::roots::{LocalPaths, Resolved};
 use super::rules;
@@ -44,6 +48,8 @@ pub(super) struct Sides {
     pub(super) scanner: Scanner,
     pub(super) filter: Filter,
     pub(super) rules: LocalRoots,
+    /// Places below the directory here that no sync touches.
+    avoid: Vec<CleanPath>,
     /// The directory here.
     pub(super) local_root: CleanPath,
     /// The same, open; none when it has to be made.
@@ -140,6 +146,7 @@ impl Sides {
         }
         let mut sides = Sides::new(setting, request, local.path.clone(), remote.clone());
         sides.take_far(&there);
+        sides.avoid.clone_from(&local.allowed.avoid);
         sides.filter = here.filter;
         sides.tree = here.tree;
         sides.local = here.entries;
@@ -249,6 +256,7 @@ impl Sides {
             scanner: setting.scanner,
             filter: Filter::default(),
             rules: setting.paths.rules().clone(),
+            avoid: Vec::new(),
             local_root,
             tree: None,
             local: none(),
@@ -307,6 +315,17 @@ impl Sides {
             root: self.far_root.clone(),
             scanner: self.scanner,
         }
+    }
+
+    /// Whether a path of the tree here lies where no sync writes.
+    pub(super) fn is_avoided(&self, path: &RelPath) -> bool {
+        if self.avoid.is_empty() {
+            return false;
+        }
+        let name = std::ffi::OsStr::from_bytes(path.as_bytes());
+        let whole = self.local_root.as_path().join(name);
+        let holds = |place: &CleanPath| whole.starts_with(place.as_path());
+        self.avoid.iter().any(holds)
     }
 
     /// The plan, from its beginning.
@@ -444,64 +463,4 @@ fn far_path(sandbox: &dyn Sandbox, written: &str) -> Result<HostPath, Failure> {
         Failure::new(Code::InvalidParams, error.to_string())
             .hint("paths are absolute, ~/x, or relative to the home or the sandbox's workdir")
     })
-}
-
-/// What went wrong on this machine, before anything was done.
-pub(super) fn local_failure(error: &crate::beneath::BeneathError) -> Failure {
-    let code = match error.is_disk_full() {
-        true => Code::NoSpace,
-        false if error.is_missing() => Code::NotFound,
-        false => Code::PathRefused,
-    };
-    Failure::new(code, Failure::chain(error)).hint("check the local path")
-}
-
-fn missing_here(local: &Resolved) -> Failure {
-    let text = format!(
-        "`{}` does not exist on this machine",
-        local.path.as_path().display()
-    );
-    Failure::new(Code::NotFound, text).hint("check local_path")
-}
-
-fn unreadable_here(local: &Resolved) -> Failure {
-    let text = format!(
-        "`{}` on this machine cannot be read",
-        local.path.as_path().display()
-    );
-    Failure::new(Code::PermissionDenied, text).hint("check local_path and its permissions")
-}
-
-fn file_here(local: &Resolved) -> Failure {
-    let text = format!(
-        "`{}` on this machine is a file, and a directory comes there",
-        local.path.as_path().display()
-    );
-    Failure::new(Code::InvalidParams, text).hint("choose another local_path, or remove that file")
-}
-
-fn place_there(sandbox: &dyn Sandbox, request: &SyncRequest) -> String {
-    let name = &sandbox.description().name;
-    format!(
-        "`{}` in sandbox `{name}`",
-        shown(request.remote_path.as_bytes())
-    )
-}
-
-fn missing_there(sandbox: &dyn Sandbox, request: &SyncRequest) -> Failure {
-    let text = format!("{} does not exist", place_there(sandbox, request));
-    Failure::new(Code::NotFound, text).hint("list_remote_files shows what is there")
-}
-
-fn unreadable_there(sandbox: &dyn Sandbox, request: &SyncRequest) -> Failure {
-    let text = format!("{} cannot be read", place_there(sandbox, request));
-    Failure::new(Code::PermissionDenied, text).hint("the account may not read it there")
-}
-
-fn file_there(sandbox: &dyn Sandbox, request: &SyncRequest) -> Failure {
-    let text = format!(
-        "{} is a file, and a directory comes there",
-        place_there(sandbox, request)
-    );
-    Failure::new(Code::InvalidParams, text).hint("choose another remote_path, or remove that file")
 }

@@ -1,0 +1,75 @@
+//! Why a sync does not even begin.
+
+use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::sync::path::shown;
+
+use super::request::SyncRequest;
+use super::roots::Resolved;
+use crate::beneath::BeneathError;
+use crate::sandbox::Sandbox;
+
+/// What went wrong on this machine, before anything was done.
+pub(super) fn local_failure(error: &BeneathError) -> Failure {
+    let code = match error.is_disk_full() {
+        true => Code::NoSpace,
+        false if error.is_missing() => Code::NotFound,
+        false => Code::PathRefused,
+    };
+    Failure::new(code, Failure::chain(error)).hint("check the local path")
+}
+
+/// Nothing is at the path here.
+pub(super) fn missing_here(local: &Resolved) -> Failure {
+    let text = format!(
+        "`{}` does not exist on this machine",
+        local.path.as_path().display()
+    );
+    Failure::new(Code::NotFound, text).hint("check local_path")
+}
+
+/// What is at the path here cannot be read.
+pub(super) fn unreadable_here(local: &Resolved) -> Failure {
+    let text = format!(
+        "`{}` on this machine cannot be read",
+        local.path.as_path().display()
+    );
+    Failure::new(Code::PermissionDenied, text).hint("check local_path and its permissions")
+}
+
+/// A file is where a directory comes.
+pub(super) fn file_here(local: &Resolved) -> Failure {
+    let text = format!(
+        "`{}` on this machine is a file, and a directory comes there",
+        local.path.as_path().display()
+    );
+    Failure::new(Code::InvalidParams, text).hint("choose another local_path, or remove that file")
+}
+
+fn place_there(sandbox: &dyn Sandbox, request: &SyncRequest) -> String {
+    let name = &sandbox.description().name;
+    format!(
+        "`{}` in sandbox `{name}`",
+        shown(request.remote_path.as_bytes())
+    )
+}
+
+/// Nothing is at the path there.
+pub(super) fn missing_there(sandbox: &dyn Sandbox, request: &SyncRequest) -> Failure {
+    let text = format!("{} does not exist", place_there(sandbox, request));
+    Failure::new(Code::NotFound, text).hint("list_remote_files shows what is there")
+}
+
+/// What is at the path there cannot be read.
+pub(super) fn unreadable_there(sandbox: &dyn Sandbox, request: &SyncRequest) -> Failure {
+    let text = format!("{} cannot be read", place_there(sandbox, request));
+    Failure::new(Code::PermissionDenied, text).hint("the account may not read it there")
+}
+
+/// A file is where a directory comes.
+pub(super) fn file_there(sandbox: &dyn Sandbox, request: &SyncRequest) -> Failure {
+    let text = format!(
+        "{} is a file, and a directory comes there",
+        place_there(sandbox, request)
+    );
+    Failure::new(Code::InvalidParams, text).hint("choose another remote_path, or remove that file")
+}
