@@ -131,6 +131,11 @@ pub trait Sandbox: Send + Sync {
     /// Starts a program whose input and output are the caller's, for bytes in both directions.
     async fn open(&self, arguments: &[&str]) -> Result<ByteStream, Failure>;
 
+    /// Whether it is of a kind that has conversations about files; a single one may still refuse.
+    fn has_conversations(&self) -> bool {
+        false
+    }
+
     /// A conversation about files. `None` where the kind has none: there files go through `open`, with
     /// `tar` and `find` as the programs.
     async fn files(&self) -> Result<Option<FileConversation>, Failure>;

@@ -52,7 +52,6 @@ pub(super) async fn download(
         sides,
         tree,
         progress,
-        has_files: None,
         transfer: new_mark(),
         outcome: Outcome::default(),
         changes: Changes::default(),
@@ -68,7 +67,7 @@ pub(super) async fn download(
     progress.enter(Phase::Downloading);
     for action in sides.plan() {
         let action = action.map_err(|error| out_of_order(&error))?;
-        fetch.take(compared.settle(action), decision).await?;
+        fetch.take(compared.settle(action), decision);
         if fetch.batch.len() >= MOST_FILES || fetch.batch_bytes >= MOST_BYTES {
             fetch.bring().await?;
         }
@@ -82,7 +81,6 @@ struct Fetch<'a> {
     sides: &'a Sides,
     tree: Tree,
     progress: &'a Progress,
-    has_files: Option<bool>,
     transfer: RunToken,
     outcome: Outcome,
     changes: Changes,
@@ -141,17 +139,17 @@ impl Fetch<'_> {
     }
 
     /// Takes note of an action.
-    async fn take(&mut self, action: Action, decision: &Decision) -> Result<(), Failure> {
+    fn take(&mut self, action: Action, decision: &Decision) {
         if self.sides.is_avoided(action.path()) {
             self.changes.failed.insert(action.path().clone());
             self.outcome.missing(action.path(), AVOIDED);
-            return Ok(());
+            return;
         }
         match action {
             Action::MakeDirectory { entry, .. } => self.directories.push(entry),
             Action::SendFile {
                 entry, replaces, ..
-            } => self.take_file(entry, still_there(replaces)).await?,
+            } => self.take_file(entry, still_there(replaces)),
             Action::SendLink { entry, replaces } => {
                 self.links.push((entry, still_there(replaces)));
             }
@@ -181,14 +179,17 @@ impl Fetch<'_> {
                 self.outcome.missing(&entry.path, "it was not compared");
             }
         }
-        Ok(())
     }
 
-    async fn take_file(&mut self, entry: Entry, replaces: Option<Entry>) -> Result<(), Failure> {
-        if entry.size_bytes >= LARGE_FILE && self.has_files().await? {
+    fn take_file(&mut self, entry: Entry, replaces: Option<Entry>) {
+        if entry.size_bytes >= LARGE_FILE && self.sides.sandbox.has_conversations() {
             self.large.push((entry, replaces));
-            return Ok(());
+            return;
         }
+        self.add(entry, replaces);
+    }
+
+    fn add(&mut self, entry: Entry, replaces: Option<Entry>) {
         self.batch_bytes = self.batch_bytes.saturating_add(entry.size_bytes);
         let local = entry.path.clone();
         let mut source = entry;
@@ -200,20 +201,6 @@ impl Fetch<'_> {
             local,
             replaces,
         });
-        Ok(())
-    }
-
-    async fn has_files(&mut self) -> Result<bool, Failure> {
-        if let Some(known) = self.has_files {
-            return Ok(known);
-        }
-        let has = match self.sides.sandbox.files().await {
-            Ok(files) => files.is_some(),
-            Err(failure) if failure.code == Code::Unsupported => false,
-            Err(failure) => return Err(failure),
-        };
-        self.has_files = Some(has);
-        Ok(has)
     }
 
     /// Makes the directories and links that are due, then brings the batch.
@@ -285,6 +272,10 @@ impl Fetch<'_> {
                 match self.bring_one(&entry, replaces.as_ref()).await {
                     Ok(()) => break,
                     Err(LargeError::Changed { .. }) if tries < MOST_TRIES => {}
+                    Err(LargeError::Unreachable(failure)) if failure.code == Code::Unsupported => {
+                        self.add(entry.clone(), replaces.clone());
+                        break;
+                    }
                     Err(error @ (LargeError::Cut { .. } | LargeError::Unreachable(_))) => {
                         return Err(large_failure(&self.sides.far_side(), &error));
                     }
@@ -296,7 +287,8 @@ impl Fetch<'_> {
                 }
             }
         }
-        Ok(())
+        // A host without the file protocol gives them as it gives the small ones.
+        self.bring().await
     }
 
     async fn bring_one(

@@ -65,7 +65,6 @@ pub(super) async fn upload(
         },
         progress,
         cancel,
-        has_files: None,
         token: sides.token()?,
         outcome: Outcome::default(),
         changes: Changes::default(),
@@ -77,8 +76,10 @@ pub(super) async fn upload(
     };
     tidy::clear_there(sides, decision, &mut upload.outcome).await?;
     progress.enter(Phase::Uploading);
-    upload.send_all(&compared, decision).await?;
-    upload.send_large().await?;
+    let keep_dirlinks = sides.request.keep_dirlinks;
+    let regions = Regions::of(sides.far.iter(), sides.far_device, keep_dirlinks);
+    upload.send_all(&compared, decision, &regions).await?;
+    upload.send_large(&regions).await?;
     upload.finish().await
 }
 
@@ -87,8 +88,6 @@ struct Upload<'a> {
     sender: Sender<'a>,
     progress: &'a Progress,
     cancel: &'a CancellationToken,
-    /// Whether the sandbox speaks the file protocol, once it was asked.
-    has_files: Option<bool>,
     token: RunToken,
     outcome: Outcome,
     changes: Changes,
@@ -101,26 +100,28 @@ struct Upload<'a> {
 }
 
 impl Upload<'_> {
-    async fn send_all(&mut self, compared: &Compared, decision: &Decision) -> Result<(), Failure> {
-        let (sides, device) = (self.sides, self.sides.far_device);
-        let keep_dirlinks = sides.request.keep_dirlinks;
-        let regions = Regions::of(sides.far.iter(), device, keep_dirlinks);
-        let mut stager = Stager::new(self.token.clone(), &regions);
-        for action in sides.plan() {
+    async fn send_all(
+        &mut self,
+        compared: &Compared,
+        decision: &Decision,
+        regions: &Regions,
+    ) -> Result<(), Failure> {
+        let mut stager = Stager::new(self.token.clone(), regions);
+        for action in self.sides.plan() {
             let action = action.map_err(|error| out_of_order(&error))?;
-            let Some(action) = self.sort(compared.settle(action), decision).await? else {
+            let Some(action) = self.sort(compared.settle(action), decision) else {
                 continue;
             };
             stager.add(action);
             if stager.is_full() {
-                self.send_batch(stager.take(), &regions).await?;
+                self.send_batch(stager.take(), regions).await?;
             }
         }
-        self.send_batch(stager.take(), &regions).await?;
+        self.send_batch(stager.take(), regions).await?;
         for action in std::mem::take(&mut self.again) {
             stager.add(action);
         }
-        self.send_batch(stager.take(), &regions).await?;
+        self.send_batch(stager.take(), regions).await?;
         for action in std::mem::take(&mut self.again) {
             self.fail(action.path(), &PackFault::Changed);
         }
@@ -128,20 +129,16 @@ impl Upload<'_> {
     }
 
     /// Takes note of an action; gives back what goes with the archive.
-    async fn sort(
-        &mut self,
-        action: Action,
-        decision: &Decision,
-    ) -> Result<Option<Action>, Failure> {
+    fn sort(&mut self, action: Action, decision: &Decision) -> Option<Action> {
         match action {
             Action::SendFile {
                 entry, replaces, ..
-            } if entry.size_bytes >= LARGE_FILE && self.has_files().await? => {
+            } if entry.size_bytes >= LARGE_FILE && self.sides.sandbox.has_conversations() => {
                 self.large.push((entry, replaces));
             }
             action @ (Action::MakeDirectory { .. }
             | Action::SendFile { .. }
-            | Action::SendLink { .. }) => return Ok(Some(action)),
+            | Action::SendLink { .. }) => return Some(action),
             Action::SetAttributes { entry, .. } => {
                 self.outcome.unchanged_files += u64::from(!entry.kind.is_directory());
                 self.outcome.changed_modes += 1;
@@ -169,20 +166,7 @@ impl Upload<'_> {
                 self.outcome.missing(&entry.path, "it was not compared");
             }
         }
-        Ok(None)
-    }
-
-    async fn has_files(&mut self) -> Result<bool, Failure> {
-        if let Some(known) = self.has_files {
-            return Ok(known);
-        }
-        let has = match self.sides.sandbox.files().await {
-            Ok(files) => files.is_some(),
-            Err(failure) if failure.code == Code::Unsupported => false,
-            Err(failure) => return Err(failure),
-        };
-        self.has_files = Some(has);
-        Ok(has)
+        None
     }
 
     fn fail(&mut self, path: &RelPath, fault: &(dyn std::error::Error + 'static)) {
@@ -270,11 +254,12 @@ impl Upload<'_> {
         }
     }
 
-    async fn send_large(&mut self) -> Result<(), Failure> {
+    async fn send_large(&mut self, regions: &Regions) -> Result<(), Failure> {
         if self.large.is_empty() {
             return Ok(());
         }
         let large = std::mem::take(&mut self.large);
+        let mut stager = Stager::new(self.token.clone(), regions);
         let has_old = large.iter().any(|(_, old)| old.is_some());
         let has_python = has_old && tidy::has_python(self.sides.sandbox.as_ref()).await;
         for (entry, old) in large {
@@ -284,6 +269,10 @@ impl Upload<'_> {
                 tries += 1;
                 match self.send_one(&entry, old.as_ref(), has_python).await {
                     Err(LargeError::Changed { .. }) if tries < MOST_TRIES => {}
+                    Err(LargeError::Unreachable(failure)) if failure.code == Code::Unsupported => {
+                        stager.add(file_action(entry.clone(), old.clone()));
+                        break;
+                    }
                     Err(error) if is_final(&error) => {
                         return Err(large_failure(&self.sender.far, &error));
                     }
@@ -295,7 +284,8 @@ impl Upload<'_> {
                 }
             }
         }
-        Ok(())
+        // A host without the file protocol gets them as it gets the small ones.
+        self.send_batch(stager.take(), regions).await
     }
 
     async fn send_one(
@@ -410,10 +400,14 @@ fn action_of(staged: &Staged) -> Action {
     match entry.kind {
         remote_sandbox_core::sync::Kind::Directory => Action::MakeDirectory { entry, replaces },
         remote_sandbox_core::sync::Kind::Link { .. } => Action::SendLink { entry, replaces },
-        _ => Action::SendFile {
-            entry,
-            replaces,
-            difference: Difference::Missing,
-        },
+        _ => file_action(entry, replaces),
+    }
+}
+
+fn file_action(entry: Entry, replaces: Option<Entry>) -> Action {
+    Action::SendFile {
+        entry,
+        replaces,
+        difference: Difference::Missing,
     }
 }
