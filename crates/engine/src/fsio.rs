@@ -216,6 +216,21 @@ impl Drop for NewPrivateFile {
     }
 }
 
+/// A file in a folder of ours that has no name and is gone with the last that has it open.
+pub fn nameless_file(folder: &Path) -> Result<File, FileError> {
+    private_directory(folder)?;
+    let path = temporary_beside(&folder.join("spool"));
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)
+        .named("write", &path)?;
+    std::fs::remove_file(&path).named("remove", &path)?;
+    Ok(file)
+}
+
 fn temporary_beside(path: &Path) -> PathBuf {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", uuid::Uuid::now_v7().simple()));

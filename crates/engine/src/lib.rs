@@ -12,6 +12,7 @@ pub mod doctor;
 pub mod engine;
 pub mod environment;
 pub mod fsio;
+pub mod listing;
 pub mod local;
 pub mod proc;
 pub mod questions;

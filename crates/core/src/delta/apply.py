@@ -26,9 +26,8 @@ def copy(offset, length):
         put(data)
         offset += len(data)
         length -= len(data)
-def build():
+def build(letter):
     while True:
-        letter = take(1)
         if letter == b"C":
             copy(*struct.unpack(">QQ", take(16)))
         elif letter == b"D":
@@ -41,6 +40,7 @@ def build():
             break
         else:
             raise Stop("cut")
+        letter = take(1)
     if left or take(32) != whole.digest():
         raise Stop("hash")
     os.fchmod(new, mode)
@@ -54,12 +54,13 @@ try:
             raise Stop("old")
     except OSError:
         raise Stop("old")
+    first = take(1)
     try:
         os.unlink(new_path)
     except FileNotFoundError:
         pass
     new = os.open(new_path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    build()
+    build(first)
     os.close(new)
 except Stop as stop:
     verdict = stop.args[0]

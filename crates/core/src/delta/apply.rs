@@ -24,7 +24,8 @@ pub struct ApplyRequest<'a> {
     pub mtime: Mtime,
 }
 
-/// Builds the script of a program that reads frames from its standard input; it needs `python3`.
+/// Builds the script of a program that reads frames from its standard input; it needs `python3`. Nothing is made before
+/// the first frame comes.
 pub fn apply_script(request: &ApplyRequest<'_>, mark: &RunToken) -> String {
     let mut script = beginning(mark, &[("old", request.old), ("new", request.new)]);
     let nanoseconds = i128::from(request.mtime.seconds) * 1_000_000_000

@@ -18,6 +18,7 @@ pub mod safety;
 #[cfg(test)]
 pub(crate) mod samples;
 pub mod scan;
+pub mod spool;
 pub mod staging;
 pub mod temporary;
 

@@ -2,8 +2,10 @@
 
 use std::io;
 
-use remote_sandbox_core::sync::{FilterError, ListError, RelPath};
+use remote_sandbox_core::sync::{FilterError, RelPath};
 use rustix::io::Errno;
+
+use crate::listing::ListingError;
 
 /// Why something beneath a directory could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +74,7 @@ pub enum BeneathError {
     },
     /// The tree has too many entries.
     #[error(transparent)]
-    TooLarge(#[from] ListError),
+    TooLarge(#[from] ListingError),
     /// A `.gitignore` file brings too many rules.
     #[error("the `.gitignore` files cannot be used")]
     Filter(#[from] FilterError),

@@ -1,16 +1,18 @@
 //! Looks through a whole local tree.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use remote_sandbox_core::sync::roots::{CleanPath, LocalRoots};
 use remote_sandbox_core::sync::scan::ScanProblem;
-use remote_sandbox_core::sync::{Filter, Prune, RelPath, SortedEntries};
+use remote_sandbox_core::sync::{Filter, Prune, RelPath};
 
 use super::BeneathError;
 use super::prefetch::{Ahead, Closing};
 use super::tree::Tree;
 use super::walk::Walk;
+use crate::listing::Listing;
 
 /// How a local tree is looked through.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +27,8 @@ pub struct LocalScanOptions {
     pub gitignore: bool,
     /// Places that are neither listed nor entered, as they really lie.
     pub avoid: Vec<CleanPath>,
+    /// Where entries go that do not fit into memory; the folder for temporary files when it is empty.
+    pub spool: PathBuf,
     /// Becomes true when somebody wants the scan to end.
     pub cancelled: Arc<AtomicBool>,
 }
@@ -45,7 +49,7 @@ impl LocalScanOptions {
 #[derive(Debug)]
 pub struct LocalScan {
     /// The entries, in the order of their paths.
-    pub entries: SortedEntries,
+    pub entries: Listing,
     /// The first of what could not be listed.
     pub problems: Vec<ScanProblem>,
     /// How much could not be listed in all.

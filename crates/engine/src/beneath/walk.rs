@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use remote_sandbox_core::sync::list::EntryList;
 use remote_sandbox_core::sync::scan::ScanProblem;
 use remote_sandbox_core::sync::{Entry, Filter, Judge, Prune, RelPath, Verdict};
 use rustix::io::Errno;
@@ -17,6 +16,7 @@ use super::listing::{Event, Place, Told, read, unreadable};
 use super::prefetch::{Ahead, Ticket};
 use super::scan::{LocalScan, LocalScanOptions};
 use super::tree::Tree;
+use crate::listing::ListingBuilder;
 
 /// So many problems and temporary files are named; the rest is counted.
 const MOST_NAMED: usize = 1000;
@@ -34,7 +34,7 @@ pub(super) struct Walk<'a> {
     ahead: &'a Ahead,
     asked: usize,
     frames: Vec<Frame>,
-    list: EntryList,
+    list: ListingBuilder,
     problems: Vec<ScanProblem>,
     problem_count: u64,
     temporaries: Vec<RelPath>,
@@ -101,7 +101,7 @@ impl<'a> Walk<'a> {
             ahead,
             asked: 0,
             frames: Vec::new(),
-            list: EntryList::default(),
+            list: ListingBuilder::new(options.spool.clone()),
             problems: Vec::new(),
             problem_count: 0,
             temporaries: Vec::new(),
@@ -123,7 +123,7 @@ impl<'a> Walk<'a> {
             self.step()?;
         }
         Ok(LocalScan {
-            entries: self.list.sorted(),
+            entries: self.list.finish()?,
             problems: self.problems,
             problem_count: self.problem_count,
             temporaries: self.temporaries,

@@ -35,8 +35,8 @@ pub(super) async fn arrived(
             depth: ScanDepth::Tree,
             lists_lone_file: false,
         };
-        let found = scan(far.sandbox, &request).await?;
-        for entry in &found.entries {
+        let found = scan(far.sandbox, &request, &far.spool).await?;
+        for entry in found.entries.iter() {
             let Ok(place) = folder.join(entry.path.as_bytes()) else {
                 continue;
             };

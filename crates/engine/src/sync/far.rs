@@ -1,5 +1,6 @@
 //! The other side of a sync: one program there at a time, with a list going in and words coming out.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
@@ -32,6 +33,8 @@ pub(super) struct Far<'a> {
     pub(super) sandbox: &'a dyn Sandbox,
     pub(super) root: HostPath,
     pub(super) scanner: Scanner,
+    /// Where entries go that do not fit into memory.
+    pub(super) spool: PathBuf,
 }
 
 impl Far<'_> {

@@ -1,13 +1,15 @@
 //! The scan of a tree in a sandbox.
 
+use std::path::Path;
+
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::sync::scan::{
     Found, ScanError, ScanProblem, ScanReader, ScanRequest, ScanSummary, SortedBy, scan_script,
 };
-use remote_sandbox_core::sync::{EntryList, ListError, SortedEntries};
 use tokio::io::AsyncReadExt as _;
 
 use super::far::new_mark;
+use crate::listing::{Listing, ListingBuilder, ListingError};
 use crate::questions;
 use crate::sandbox::Sandbox;
 
@@ -19,7 +21,7 @@ pub(super) const MOST_PROBLEMS: usize = 100;
 
 /// A tree in a sandbox.
 pub(super) struct FarTree {
-    pub(super) entries: SortedEntries,
+    pub(super) entries: Listing,
     pub(super) problems: Vec<ScanProblem>,
     pub(super) problem_count: u64,
     pub(super) summary: ScanSummary,
@@ -29,12 +31,17 @@ pub(super) struct FarTree {
 pub(super) async fn scan(
     sandbox: &dyn Sandbox,
     request: &ScanRequest<'_>,
+    spool: &Path,
 ) -> Result<FarTree, Failure> {
     let mark = new_mark();
     let script = scan_script(request, &mark);
     let mut stream = sandbox.open(&["sh", "-c", &script]).await?;
     let mut reader = ScanReader::new(&mark, request.scanner);
-    let mut taken = Taken::default();
+    let mut taken = Taken {
+        list: ListingBuilder::new(spool.to_owned()),
+        problems: Vec::new(),
+        full: None,
+    };
     let mut chunk = vec![0; CHUNK];
     loop {
         let read = stream.output.read(&mut chunk).await.unwrap_or(0);
@@ -52,19 +59,30 @@ pub(super) async fn scan(
     let summary =
         summary.map_err(|error: ScanError| questions::unfinished_scan(sandbox, &error))?;
     debug_assert_eq!(request.sorted_by, SortedBy::Reader);
+    let entries = taken.list.finish();
+    let entries = entries.map_err(|error| too_large(sandbox, &error))?;
+    let mut problems = taken.problems;
+    let mut problem_count = summary.problems;
+    if let Listing::Held(held) = &entries {
+        problem_count += held.misplaced_count();
+        let room = MOST_PROBLEMS.saturating_sub(problems.len());
+        let misplaced = held.misplaced().iter().take(room);
+        problems.extend(misplaced.map(|(path, _)| ScanProblem::Garbled {
+            shown: path.shown().text,
+        }));
+    }
     Ok(FarTree {
-        entries: taken.list.sorted(),
-        problems: taken.problems,
-        problem_count: summary.problems,
+        entries,
+        problems,
+        problem_count,
         summary,
     })
 }
 
-#[derive(Default)]
 struct Taken {
-    list: EntryList,
+    list: ListingBuilder,
     problems: Vec<ScanProblem>,
-    full: Option<ListError>,
+    full: Option<ListingError>,
 }
 
 impl Taken {
@@ -83,8 +101,11 @@ impl Taken {
     }
 }
 
-fn too_large(sandbox: &dyn Sandbox, error: &ListError) -> Failure {
+fn too_large(sandbox: &dyn Sandbox, error: &ListingError) -> Failure {
     let name = &sandbox.description().name;
-    Failure::new(Code::Unsupported, format!("sandbox `{name}`: {error}"))
-        .hint("exclude what is not needed, or sync its folders one by one")
+    Failure::new(
+        Code::Unsupported,
+        format!("sandbox `{name}`: {}", Failure::chain(error)),
+    )
+    .hint("exclude what is not needed, or sync its folders one by one")
 }

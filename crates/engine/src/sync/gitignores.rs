@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::sync::{Filter, RelPath, SortedEntries};
+use remote_sandbox_core::sync::{Filter, RelPath};
 
 use super::far::{Far, new_mark};
+use crate::listing::Listing;
 
 /// The file with rules of a directory.
 const NAME: &[u8] = b".gitignore";
@@ -19,7 +20,7 @@ const MOST_BYTES: usize = 64 * 1024;
 /// Reads them in one go and adds their rules, those of outer directories first.
 pub(super) async fn collect(
     far: &Far<'_>,
-    entries: &SortedEntries,
+    entries: &Listing,
     filter: &mut Filter,
 ) -> Result<(), Failure> {
     let files = entries

@@ -4,20 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::sync::Filter;
 use remote_sandbox_core::sync::scan::{RootKind, ScanProblem};
-use remote_sandbox_core::sync::{EntryList, Filter, SortedEntries};
 
 use super::refusals::local_failure;
 use super::request::{SyncRequest, Way};
 use super::roots::Resolved;
-use super::sides::Setting;
+use super::sides::{SPOOL, Setting};
 use crate::beneath::{LocalScanOptions, Tree, scan};
 use crate::clock;
+use crate::listing::Listing;
 
 /// What this machine has.
 pub(super) struct LocalSide {
     pub(super) tree: Option<Tree>,
-    pub(super) entries: SortedEntries,
+    pub(super) entries: Listing,
     pub(super) problems: Vec<ScanProblem>,
     pub(super) problem_count: u64,
     pub(super) filter: Filter,
@@ -34,7 +35,7 @@ pub(super) async fn look_here(
     if local.kind != RootKind::Directory {
         return Ok(LocalSide {
             tree: None,
-            entries: EntryList::new(0).sorted(),
+            entries: Listing::default(),
             problems: Vec::new(),
             problem_count: 0,
             filter,
@@ -45,6 +46,7 @@ pub(super) async fn look_here(
         follow_links: request.follow_links && is_source,
         roots: Some(setting.paths.rules().clone()),
         prunes: Vec::new(),
+        spool: setting.state.join(SPOOL),
         gitignore: request.use_gitignore && is_source,
         avoid: local.allowed.avoid.clone(),
         cancelled,

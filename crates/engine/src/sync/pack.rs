@@ -12,6 +12,7 @@ use remote_sandbox_core::sync::staging::{Batch, Staged};
 use remote_sandbox_core::sync::{Entry, RelPath, Stamp};
 use tokio::sync::mpsc;
 
+use super::progress::Progress;
 use crate::beneath::{BeneathError, Tree};
 
 /// Bytes that are handed on at once.
@@ -75,8 +76,10 @@ pub(super) fn pack(
     batch: &Batch,
     stop: &AtomicBool,
     pieces: mpsc::Sender<Bytes>,
+    progress: &Progress,
 ) -> Packed {
     let mut packer = Packer {
+        progress,
         writer: ArchiveWriter::new(Precision::Nanoseconds),
         waiting: BytesMut::with_capacity(CHUNK),
         pieces,
@@ -104,14 +107,15 @@ pub(super) fn pack(
     packer.packed
 }
 
-struct Packer {
+struct Packer<'a> {
+    progress: &'a Progress,
     writer: ArchiveWriter,
     waiting: BytesMut,
     pieces: mpsc::Sender<Bytes>,
     packed: Packed,
 }
 
-impl Packer {
+impl Packer<'_> {
     fn give(&mut self, bytes: &[u8]) {
         self.waiting.extend_from_slice(bytes);
         if self.waiting.len() >= CHUNK {
@@ -176,6 +180,7 @@ impl Packer {
             }
             self.waiting.truncate(begin + read);
             self.writer.content(read)?;
+            self.progress.moved(read as u64);
             self.give(&[]);
             if self.pieces.is_closed() {
                 // Nobody wants it; what is written from here on goes nowhere.

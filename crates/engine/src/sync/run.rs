@@ -103,7 +103,13 @@ impl Prepared {
             Way::Down => {
                 let tree = self.target_here()?;
                 self.check_room_here(&tree)?;
-                download(&self.sides, &self.decision, tree, progress).await?
+                // What is being written goes with whoever writes it.
+                tokio::select! {
+                    done = download(&self.sides, &self.decision, tree, progress) => done?,
+                    () = cancel.cancelled() => {
+                        return Err(Failure::new(Code::Cancelled, "the sync was cancelled"));
+                    }
+                }
             }
         };
         let mut outcome = done.outcome;

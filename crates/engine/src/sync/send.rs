@@ -70,7 +70,7 @@ impl From<Failure> for SendError {
 pub(super) struct Sender<'a> {
     pub(super) far: Far<'a>,
     pub(super) source: Source,
-    pub(super) progress: &'a Progress,
+    pub(super) progress: &'a Arc<Progress>,
     pub(super) gauge: &'a Gauge,
 }
 
@@ -163,7 +163,8 @@ impl Sender<'_> {
         let stop = Arc::new(AtomicBool::new(false));
         let packing_work = {
             let (source, batch, stop) = (self.source.clone(), batch.clone(), stop.clone());
-            tokio::task::spawn_blocking(move || pack(&source, &batch, &stop, pieces))
+            let progress = self.progress.clone();
+            tokio::task::spawn_blocking(move || pack(&source, &batch, &stop, pieces, &progress))
         };
         let mut said = Vec::new();
         let (give, take) = (&mut stream.input, &mut stream.output);
@@ -196,12 +197,10 @@ impl Sender<'_> {
         let mut squeeze = Squeeze::new(packing);
         let mut measure = self.gauge.begin();
         while let Some(piece) = pieces.recv().await {
-            let length = piece.len() as u64;
             let packed = squeeze.pass_whole(piece.clone());
             if sink.write_all(&packed).await.is_err() {
                 return;
             }
-            self.progress.moved(length);
             measure.sent(packed.len() as u64, &piece);
             if packing == Packing::Plain && measure.wants_packing() {
                 stop.store(true, Ordering::Relaxed);

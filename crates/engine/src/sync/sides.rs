@@ -12,7 +12,7 @@ use remote_sandbox_core::sync::roots::{CleanPath, LocalRoots};
 use remote_sandbox_core::sync::scan::{
     HostPath, RootKind, ScanDepth, ScanProblem, ScanRequest, Scanner, SortedBy,
 };
-use remote_sandbox_core::sync::{Entry, EntryList, Filter, RelPath, SortedEntries};
+use remote_sandbox_core::sync::{Entry, EntryList, Filter, RelPath};
 
 use sha2::{Digest, Sha256};
 
@@ -31,15 +31,15 @@ use super::roots::{LocalPaths, Resolved};
 use super::rules;
 use crate::beneath::Tree;
 use crate::fsio;
+use crate::listing::Listing;
 use crate::sandbox::Sandbox;
 
+/// The folder for entries that do not fit into memory, in the state folder.
+pub(super) const SPOOL: &str = "spool";
+
 /// The plan of a sync, as a stream of actions.
-pub(super) type Plan<'a> = Planner<
-    'a,
-    remote_sandbox_core::sync::list::Entries<'a>,
-    remote_sandbox_core::sync::list::Entries<'a>,
-    Recalled,
->;
+pub(super) type Plan<'a> =
+    Planner<'a, crate::listing::Reading<'a>, crate::listing::Reading<'a>, Recalled>;
 
 /// What both sides hold.
 pub(super) struct Sides {
@@ -54,8 +54,8 @@ pub(super) struct Sides {
     pub(super) local_root: CleanPath,
     /// The same, open; none when it has to be made.
     pub(super) tree: Option<Tree>,
-    pub(super) local: SortedEntries,
-    pub(super) far: SortedEntries,
+    pub(super) local: Listing,
+    pub(super) far: Listing,
     /// The directory there.
     pub(super) far_root: HostPath,
     pub(super) far_home: Vec<u8>,
@@ -107,7 +107,7 @@ impl Sides {
         let cancelled = Arc::new(AtomicBool::new(false));
         let _ending = SetOnDrop(cancelled.clone());
         let here = look_here(setting, request, &local, filter.clone(), cancelled);
-        let prunes = filter.prunes();
+        let (prunes, spool) = (filter.prunes(), setting.state.join(SPOOL));
         let scan_request = ScanRequest {
             root: &remote,
             scanner: setting.scanner,
@@ -117,7 +117,7 @@ impl Sides {
             depth: ScanDepth::Tree,
             lists_lone_file: true,
         };
-        let there = scan(setting.sandbox.as_ref(), &scan_request);
+        let there = scan(setting.sandbox.as_ref(), &scan_request, &spool);
         let (here, there) = tokio::try_join!(here, there)?;
         let sides = Sides::of_trees(setting, request, &local, &remote, here, there)?;
         sides.with_far_gitignores().await
@@ -183,7 +183,8 @@ impl Sides {
             depth: ScanDepth::Level,
             lists_lone_file: true,
         };
-        let there = scan(setting.sandbox.as_ref(), &scan_request).await?;
+        let spool = setting.state.join(SPOOL);
+        let there = scan(setting.sandbox.as_ref(), &scan_request, &spool).await?;
         let is_in_directory = there.summary.root == RootKind::Directory;
         let (far_root, name) = match (is_in_directory, split_there(scanned)) {
             (false, Some((above, name))) => (above, name),
@@ -314,6 +315,7 @@ impl Sides {
             sandbox: self.sandbox.as_ref(),
             root: self.far_root.clone(),
             scanner: self.scanner,
+            spool: self.state.join(SPOOL),
         }
     }
 
@@ -445,16 +447,16 @@ fn split_here(path: &CleanPath) -> Result<(CleanPath, RelPath), Failure> {
 }
 
 /// A list of one entry, under the name that it has in the plan.
-fn one(mut entry: Entry, name: &RelPath) -> SortedEntries {
+fn one(mut entry: Entry, name: &RelPath) -> Listing {
     entry.path = name.clone();
     let mut list = EntryList::new(1);
     // There is room for one.
     let _ = list.push(entry);
-    list.sorted()
+    list.sorted().into()
 }
 
-fn none() -> SortedEntries {
-    EntryList::new(0).sorted()
+fn none() -> Listing {
+    Listing::default()
 }
 
 fn far_path(sandbox: &dyn Sandbox, written: &str) -> Result<HostPath, Failure> {

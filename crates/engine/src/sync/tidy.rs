@@ -130,7 +130,7 @@ async fn entries_now(sides: &Sides, wanted: &[Entry]) -> Result<BTreeMap<RelPath
         depth: ScanDepth::Tree,
         lists_lone_file: false,
     };
-    let found = scan(far.sandbox, &request).await?;
+    let found = scan(far.sandbox, &request, &far.spool).await?;
     let mut wanted: Vec<&RelPath> = wanted.iter().map(|entry| &entry.path).collect();
     wanted.sort();
     let is_wanted = |entry: &Entry| wanted.binary_search(&&entry.path).is_ok();

@@ -40,7 +40,7 @@ pub(super) struct Uploaded {
 pub(super) async fn upload(
     sides: &Sides,
     decision: &Decision,
-    progress: &Progress,
+    progress: &Arc<Progress>,
     cancel: &CancellationToken,
 ) -> Result<Uploaded, Failure> {
     let Some(tree) = sides.tree.clone() else {
@@ -186,8 +186,7 @@ impl Upload<'_> {
                 sent = self.sender.send(&batch) => sent,
                 () = self.cancel.cancelled() => {
                     self.sender.discard(&batch.folders).await;
-                    let text = "the sync was cancelled";
-                    return Err(Failure::new(Code::Cancelled, text));
+                    return Err(cancelled());
                 }
             };
             let sent = match sent {
@@ -267,7 +266,12 @@ impl Upload<'_> {
             let mut tries = 0;
             loop {
                 tries += 1;
-                match self.send_one(&entry, old.as_ref(), has_python).await {
+                let cancel = self.cancel.clone();
+                let sent = tokio::select! {
+                    sent = self.send_one(&entry, old.as_ref(), has_python) => sent,
+                    () = cancel.cancelled() => return Err(cancelled()),
+                };
+                match sent {
                     Err(LargeError::Changed { .. }) if tries < MOST_TRIES => {}
                     Err(LargeError::Unreachable(failure)) if failure.code == Code::Unsupported => {
                         stager.add(file_action(entry.clone(), old.clone()));
@@ -355,6 +359,10 @@ impl Upload<'_> {
             changes: self.changes,
         })
     }
+}
+
+fn cancelled() -> Failure {
+    Failure::new(Code::Cancelled, "the sync was cancelled")
 }
 
 /// What a large file that did not get through means for the whole sync.

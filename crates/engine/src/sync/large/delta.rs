@@ -57,7 +57,7 @@ fn fresh_mark() -> RunToken {
 }
 
 /// What the host says of its old file; nothing where it cannot.
-pub(super) async fn signature(far: &dyn Sandbox, place: &Place, old: &Entry) -> Option<Signature> {
+async fn signature(far: &dyn Sandbox, place: &Place, old: &Entry) -> Option<Signature> {
     let block = BlockLength::for_size(old.size_bytes)?;
     let mark = fresh_mark();
     let script = signature_script(place.target.as_bytes(), block, &mark);
@@ -84,27 +84,43 @@ pub(super) enum Built {
     No,
 }
 
-/// Has the host build the new file; `has_python` is known.
-pub(super) async fn build(
+/// A program on the host that waits to be told how the new file is built.
+pub(super) struct Builder {
+    stream: ByteStream,
+    mark: RunToken,
+}
+
+/// What is known of the old file, and who builds the new one; started together, for each takes its time to begin.
+pub(super) async fn prepare(
     far: &dyn Sandbox,
     place: &Place,
+    old: &Entry,
+    new: &Entry,
+) -> Option<(Signature, Builder)> {
+    let mark = fresh_mark();
+    let request = ApplyRequest {
+        old: place.target.as_bytes(),
+        new: place.built.as_bytes(),
+        size_bytes: new.size_bytes,
+        mode: new.carried_mode(),
+        mtime: new.mtime,
+    };
+    let script = apply_script(&request, &mark);
+    let arguments = ["sh", "-c", &script];
+    let (signature, stream) = tokio::join!(signature(far, place, old), far.open(&arguments));
+    let stream = stream.ok()?;
+    Some((signature?, Builder { stream, mark }))
+}
+
+/// Has the host build the new file.
+pub(super) async fn build(
+    builder: Builder,
     source: &Source,
     entry: &Entry,
     signature: Signature,
     progress: &Progress,
 ) -> Result<Built, LargeError> {
-    let mark = fresh_mark();
-    let request = ApplyRequest {
-        old: place.target.as_bytes(),
-        new: place.built.as_bytes(),
-        size_bytes: entry.size_bytes,
-        mode: entry.carried_mode(),
-        mtime: entry.mtime,
-    };
-    let script = apply_script(&request, &mark);
-    let Ok(stream) = far.open(&["sh", "-c", &script]).await else {
-        return Ok(Built::No);
-    };
+    let Builder { stream, mark } = builder;
     let new_bytes = Arc::new(AtomicU64::new(0));
     let (tell, instructions) = mpsc::channel(WAITING);
     let search = {

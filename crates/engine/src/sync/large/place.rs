@@ -175,6 +175,11 @@ impl Place {
             Err(error @ SftpError::Closed(_)) => return Err(error),
             Err(error) => error,
         };
+        // Only what a file may replace gives way, and only while it is there.
+        let found = client.lstat(&self.target).await?;
+        if !matches!(found.kind(), Some(FileKind::File | FileKind::Link)) {
+            return Err(error);
+        }
         // An earlier attempt may have been cut just here.
         let _ = client.remove(&self.aside).await;
         if client.rename(&self.target, &self.aside).await.is_err() {

@@ -22,7 +22,7 @@ use crate::sync::Progress;
 const PIECE: u64 = 512 * 1024;
 
 /// Pieces under way on one channel; more do not fit into what a server lets a channel have.
-const LANES: usize = 6;
+const LANES: usize = 4;
 
 /// Most channels for one file. Each has a window of its own at the server, which is what bounds a distant one.
 const MOST_CHANNELS: u64 = 8;
@@ -30,8 +30,8 @@ const MOST_CHANNELS: u64 = 8;
 /// A further channel pays for so many bytes at least.
 const BYTES_OF_CHANNEL: u64 = 8 * 1024 * 1024;
 
-/// Pieces under way in all: 24 MiB.
-const MOST_PIECES: usize = 48;
+/// Pieces under way in all: 16 MiB, which may lie in memory twice, here and in the connection.
+const MOST_PIECES: usize = 32;
 
 /// The same while it is open whether all of it has to go: what is under way stands in the way of all that comes later.
 const GENTLE_PIECES: usize = 2;

@@ -162,20 +162,20 @@ impl Upload<'_> {
         let Some(old) = self.old else {
             return stripes.send(file).await.map(|()| Built::No);
         };
-        let signature = {
+        let (signature, builder) = {
             let sending = stripes.send(file);
-            let asking = delta::signature(self.far, &self.place, old);
+            let asking = delta::prepare(self.far, &self.place, old, self.entry);
             tokio::pin!(sending);
-            let signature = tokio::select! {
+            let prepared = tokio::select! {
                 sent = &mut sending => return sent.map(|()| Built::No),
-                signature = asking => signature,
+                prepared = asking => prepared,
             };
             let slow = |_: &_| stripes.time_left() > WORTH_A_DELTA;
-            match signature.filter(slow) {
-                Some(signature) => {
+            match prepared.filter(slow) {
+                Some(prepared) => {
                     stripes.rest();
                     sending.await?;
-                    signature
+                    prepared
                 }
                 None => {
                     stripes.widen();
@@ -183,9 +183,9 @@ impl Upload<'_> {
                 }
             }
         };
-        let (far, place, source) = (self.far, &self.place, &self.source);
         self.progress.moved_in_vain(stripes.sent_bytes());
-        let built = delta::build(far, place, source, self.entry, signature, self.progress).await?;
+        let (source, entry) = (&self.source, self.entry);
+        let built = delta::build(builder, source, entry, signature, self.progress).await?;
         if built == Built::No {
             self.progress.moved(stripes.sent_bytes());
             stripes.widen();
