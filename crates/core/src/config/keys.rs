@@ -86,13 +86,13 @@ pub const KEYS: &[Key] = &[
         "inline_sync_max_files",
         "whole number",
         "`200`",
-        "A sync of more files goes to the background. Zero or less sends every sync there.",
+        "A sync that has more files to send goes to the background. Zero or less sends every sync there.",
     ),
     top(
         "inline_sync_max_bytes",
         "whole number",
         "`67108864`",
-        "A sync of more bytes goes to the background. Zero or less sends every sync there.",
+        "A sync that has more bytes to send goes to the background. Zero or less sends every sync there.",
     ),
     top(
         "result_style",
@@ -116,7 +116,7 @@ pub const KEYS: &[Key] = &[
         "toolsets",
         "text or list of texts",
         "none named",
-        "Groups of tools that are offered: `containers` (`create_sandbox` and `delete_sandbox`).",
+        "Groups of tools that are offered: `containers` (`create_sandbox` and `delete_sandbox`), `advanced` (those that are rarely needed).",
     ),
     top(
         "local",

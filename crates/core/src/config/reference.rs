@@ -88,12 +88,12 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "REMOTE_SANDBOX_INLINE_SYNC_MAX_FILES",
         "`200`",
-        "A sync of more files goes to the background. Zero or less sends every sync there.",
+        "A sync that has more files to send goes to the background. Zero or less sends every sync there.",
     ),
     variable(
         "REMOTE_SANDBOX_INLINE_SYNC_MAX_BYTES",
         "`67108864`",
-        "A sync of more bytes goes to the background. Zero or less sends every sync there.",
+        "A sync that has more bytes to send goes to the background. Zero or less sends every sync there.",
     ),
     variable(
         "REMOTE_SANDBOX_RESULT_STYLE",
@@ -103,7 +103,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "REMOTE_SANDBOX_TOOLSETS",
         "none named",
-        "Groups of tools that are offered, separated by commas: `containers` (`create_sandbox` and `delete_sandbox`).",
+        "Groups of tools that are offered, separated by commas: `containers` (`create_sandbox` and `delete_sandbox`), `advanced` (those that are rarely needed).",
     ),
     variable(
         "REMOTE_SANDBOX_IMPORT_SSH_CONFIG",
