@@ -198,7 +198,7 @@ impl Options {
             }
             SyncAnswer::Done(report) => {
                 let text = match self.json {
-                    true => format!("{:#}\n", sync_result(way, &report, &sandbox)),
+                    true => format!("{:#}\n", sync_result("inline", way, &report, &sandbox)),
                     false => report_line(way, &report),
                 };
                 print(&text)?;

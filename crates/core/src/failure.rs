@@ -155,9 +155,11 @@ impl Code {
             }
             Code::TimedOut => "The deadline passed before the command could start; it did not run.",
             Code::LinkLost => {
-                "The connection broke while the command ran; it may still be running and was not started again."
+                "The connection broke: a command may still be running and was not started again; a sync goes on where it stopped when it is called again."
             }
-            Code::Busy => "The host has no free session; try again later.",
+            Code::Busy => {
+                "The host has no free session, or another sync to the same target is under way; try again later."
+            }
             Code::RemoteRefused => {
                 "The login worked, but the host would not start a shell or the command; its own words follow."
             }

@@ -37,6 +37,8 @@ pub struct Received {
     pub published: bool,
     /// What could not be renamed, by its place in the folders.
     pub left: Vec<RelPath>,
+    /// Whether the archive was not even looked at, for want of a program that unpacks it.
+    pub has_no_gzip: bool,
 }
 
 /// Where renames are done with the archive.
@@ -65,6 +67,9 @@ pub fn receive_script(
             script,
             "rm -rf \"$f{number}\"; mkdir -p \"$f{number}\" || exit 4"
         );
+    }
+    if packing == Packing::Gzip {
+        script.push_str("command -v gzip >/dev/null 2>&1 || { say nogzip; exit 0; }\n");
     }
     script.push_str(match packing {
         Packing::Plain => "tar -xpof -\n",
@@ -160,12 +165,21 @@ pub fn parse_received(mark: &RunToken, output: &[u8], publishing: Publishing) ->
             let end = rest.iter().position(|byte| *byte == b'\n')?;
             std::str::from_utf8(rest.get(..end)?).ok()?.parse().ok()
         });
+    if find(output, &line("nogzip\n")).is_some() {
+        return Some(Received {
+            unpacked: None,
+            published: false,
+            left: Vec::new(),
+            has_no_gzip: true,
+        });
+    }
     let begin = find(output, &line("left\n"));
     let (Some(begin), Publishing::AtOnce) = (begin, publishing) else {
         return unpacked.map(|status| Received {
             unpacked: Some(status),
             published: false,
             left: Vec::new(),
+            has_no_gzip: false,
         });
     };
     let rest = output.get(begin..)?;
@@ -181,6 +195,7 @@ pub fn parse_received(mark: &RunToken, output: &[u8], publishing: Publishing) ->
         unpacked,
         published: true,
         left: left.collect(),
+        has_no_gzip: false,
     })
 }
 

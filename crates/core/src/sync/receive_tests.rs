@@ -129,7 +129,8 @@ fn batch_gets_its_names_when_it_is_sealed(#[case] programs: &str) {
         Received {
             unpacked: Some(0),
             published: true,
-            left: Vec::new()
+            left: Vec::new(),
+            has_no_gzip: false,
         }
     );
     let found = std::fs::metadata(target.join("new/run")).unwrap();

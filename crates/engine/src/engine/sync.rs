@@ -7,7 +7,7 @@ use remote_sandbox_core::failure::{Code, Failure};
 use tokio_util::sync::CancellationToken;
 
 use super::Engine;
-use crate::audit::BeginRow;
+use crate::audit::{BeginRow, EndRow};
 use crate::call::{CallContext, Progress as CallProgress};
 use crate::sandbox::Sandbox;
 use crate::sync::{Figures, Phase, PlanReport, Prepared, Progress, SyncReport, SyncRequest, Way};
@@ -55,6 +55,7 @@ impl Engine {
         let sandbox = self.sandbox(Some(&request.sandbox))?;
         self.record_sync(context, sandbox.as_ref(), &request)?;
         self.kept.learn().await;
+        let name = request.sandbox.clone();
         let work = self.sync_there(context, sandbox, request, place, progress);
         tokio::pin!(work);
         let mut tick = tokio::time::interval(TELL_EVERY);
@@ -69,7 +70,35 @@ impl Engine {
                 _ = tick.tick() => tell(context, &progress.figures()),
             }
         };
-        answer.map_err(|failure| failure.masked(&self.mask))
+        let answer = answer.map_err(|failure| failure.masked(&self.mask));
+        self.record_end(context, &name, &answer, progress);
+        answer
+    }
+
+    /// Writes down how a sync ended.
+    fn record_end(
+        &self,
+        context: &CallContext,
+        sandbox: &str,
+        answer: &Result<SyncAnswer, Failure>,
+        progress: &Progress,
+    ) {
+        let outcome = match answer {
+            Ok(SyncAnswer::Done(_)) => "synced",
+            Ok(SyncAnswer::Planned(_)) => "planned",
+            Ok(SyncAnswer::Background(_)) => "background",
+            Err(failure) => failure.code.name(),
+        };
+        let row = EndRow {
+            run: &context.call,
+            sandbox,
+            outcome,
+            exit_code: None,
+            duration_s: progress.figures().duration_s,
+        };
+        if let Err(error) = self.audit.end(&row) {
+            tracing::error!(%error, "the end of a sync could not be recorded");
+        }
     }
 
     async fn sync_there(
@@ -170,7 +199,7 @@ impl Engine {
             call: &context.call,
             tool,
             sandbox: sandbox.description().name.as_str(),
-            run: "",
+            run: &context.call,
             command: &paths,
             cwd: None,
         })

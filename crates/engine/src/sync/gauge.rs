@@ -31,16 +31,27 @@ pub(super) struct Gauge {
 struct Known {
     is_slow: bool,
     ratio: Option<f64>,
+    /// Whether the other side cannot unpack.
+    is_in_vain: bool,
 }
 
 impl Gauge {
     /// How the next archive is packed.
     pub(super) fn packing(&self) -> Packing {
         let known = *self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.is_slow && known.ratio.is_some_and(|ratio| ratio < WORTH_IT) {
+        match known.is_slow
+            && !known.is_in_vain
+            && known.ratio.is_some_and(|ratio| ratio < WORTH_IT)
+        {
             true => Packing::Gzip,
             false => Packing::Plain,
         }
+    }
+
+    /// Takes note that the other side cannot unpack.
+    pub(super) fn give_up(&self) {
+        let known = self.known.lock();
+        known.unwrap_or_else(PoisonError::into_inner).is_in_vain = true;
     }
 
     /// Begins to measure.

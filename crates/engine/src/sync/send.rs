@@ -56,6 +56,8 @@ pub(super) struct Sent {
 pub(super) enum SendError {
     /// The host has no `tar`.
     NoTar,
+    /// The host cannot unpack what is packed.
+    NoGzip,
     /// It did not work.
     Failed(Failure),
 }
@@ -86,7 +88,15 @@ impl Sender<'_> {
             Some(_) => Publishing::Later,
             None => Publishing::AtOnce,
         };
-        let result = self.send_and_publish(batch, publishing, files).await;
+        let mut result = self
+            .send_and_publish(batch, publishing, files.as_ref())
+            .await;
+        if matches!(result, Err(SendError::NoGzip)) {
+            self.gauge.give_up();
+            result = self
+                .send_and_publish(batch, publishing, files.as_ref())
+                .await;
+        }
         if matches!(result, Err(SendError::Failed(_))) {
             self.discard(&batch.folders).await;
         }
@@ -114,12 +124,15 @@ impl Sender<'_> {
         &self,
         batch: &Arc<Batch>,
         publishing: Publishing,
-        files: Option<FileConversation>,
+        files: Option<&FileConversation>,
     ) -> Result<Sent, SendError> {
         let (received, packed, end) = self.stream(batch, publishing).await?;
         let Some(received) = received else {
             return Err(SendError::Failed(self.refused(&end)));
         };
+        if received.has_no_gzip {
+            return Err(SendError::NoGzip);
+        }
         if end.exit_code == Some(NO_PROGRAM) || received.unpacked == Some(NO_PROGRAM) {
             self.discard(&batch.folders).await;
             return Err(SendError::NoTar);
@@ -139,7 +152,7 @@ impl Sender<'_> {
         let list: Vec<RelPath> = unusable.iter().cloned().collect();
         self.far.remove(Removal::Files, &list).await?;
         sent.left = match files {
-            Some(files) => rename_all(&files, &self.far, batch, &unusable).await?,
+            Some(files) => rename_all(files, &self.far, batch, &unusable).await?,
             None => self.publish(batch).await?,
         };
         if !sent.left.is_empty() {

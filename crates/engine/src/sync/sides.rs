@@ -355,6 +355,12 @@ impl Sides {
     /// The absolute path of the root there, as far as it is known.
     pub(super) fn far_location(&self) -> Vec<u8> {
         let mut rest = self.far_root.as_bytes();
+        while let Some(shorter) = rest
+            .strip_suffix(b"/")
+            .filter(|shorter| !shorter.is_empty())
+        {
+            rest = shorter;
+        }
         if rest.starts_with(b"/") {
             return rest.to_vec();
         }

@@ -191,7 +191,9 @@ impl Upload<'_> {
             };
             let sent = match sent {
                 Ok(sent) => sent,
-                Err(SendError::NoTar) => send_by_files(&self.sender, &batch).await?,
+                Err(SendError::NoTar | SendError::NoGzip) => {
+                    send_by_files(&self.sender, &batch).await?
+                }
                 Err(SendError::Failed(failure)) => return Err(failure),
             };
             self.changes.any = true;

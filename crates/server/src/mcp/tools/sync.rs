@@ -212,7 +212,7 @@ async fn answer(
     Ok(match answer {
         SyncAnswer::Done(report) => {
             let verdict = verdict(way, &report, &sandbox);
-            Reply::new(sync_result(way, &report, &sandbox), verdict)
+            Reply::new(sync_result("inline", way, &report, &sandbox), verdict)
         }
         SyncAnswer::Planned(plan) => planned(&plan, &sandbox),
         SyncAnswer::Background(started) => {
@@ -254,9 +254,9 @@ fn verdict(way: Way, report: &SyncReport, sandbox: &str) -> String {
 }
 
 /// What a sync says when it is done, under the names that the old server has, and ours.
-pub fn sync_result(way: Way, report: &SyncReport, sandbox: &str) -> Value {
+pub fn sync_result(mode: &str, way: Way, report: &SyncReport, sandbox: &str) -> Value {
     let mut result = json!({
-        "mode": "inline",
+        "mode": mode,
         "local_path": report.local_path,
         "remote_path": report.remote_path,
         "synced_type": report.synced_type,

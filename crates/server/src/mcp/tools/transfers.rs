@@ -7,12 +7,13 @@ use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_engine::call::CallContext;
 use remote_sandbox_engine::engine::Engine;
 use remote_sandbox_engine::store::TransferStatus;
-use remote_sandbox_engine::sync::SyncReport;
+use remote_sandbox_engine::sync::{SyncReport, Way};
 use remote_sandbox_engine::transfer::{CancelReport, TransferReport};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::sync::sync_result;
 use super::{Definition, Label, Nature, positive};
 use crate::mcp::render::Reply;
 
@@ -76,7 +77,7 @@ struct CheckReply {
     stale: bool,
     sandbox: String,
     progress: Map<String, Value>,
-    result: Option<Map<String, Value>>,
+    result: Option<Value>,
     /// The sentence alone, as the old server has it.
     error: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -179,10 +180,10 @@ fn status_reply(report: &TransferReport) -> CheckReply {
         stale: report.is_stale,
         sandbox: report.sandbox.clone(),
         progress: progress(report, is_up),
-        result: report
-            .result
-            .as_ref()
-            .map(|result| result_of(result, is_up)),
+        result: report.result.as_ref().map(|result| {
+            let way = if is_up { Way::Up } else { Way::Down };
+            sync_result("background", way, result, &report.sandbox)
+        }),
         error: part("error").or_else(|| report.is_stale.then(lost)),
         code: part("code"),
         hint: part("hint"),
@@ -228,14 +229,4 @@ fn counts_of(result: &SyncReport, is_up: bool) -> Map<String, Value> {
     counts
         .map(|(name, count)| (name.to_owned(), json!(count)))
         .collect()
-}
-
-/// The end of a sync: our names and those of the old server.
-fn result_of(result: &SyncReport, is_up: bool) -> Map<String, Value> {
-    let mut facts = match serde_json::to_value(result) {
-        Ok(Value::Object(facts)) => facts,
-        _ => Map::new(),
-    };
-    facts.extend(counts_of(result, is_up));
-    facts
 }
