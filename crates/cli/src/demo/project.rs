@@ -3,7 +3,7 @@
 /// A file of the project.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProjectFile {
-    /// What it is called; a plain word, for it becomes part of a command.
+    /// What it is called.
     pub(super) name: &'static str,
     pub(super) text: &'static str,
 }
@@ -48,8 +48,8 @@ up to 300: 62 primes
 result.txt is written
 ";
 
-/// The command that shows what it has left.
-pub(super) const RESULT: &str = "cat result.txt";
+/// The file that it leaves.
+pub(super) const RESULT: &str = "result.txt";
 
-/// What that prints.
+/// What that holds.
 pub(super) const RESULT_OUTPUT: &str = "62 primes up to 300, the largest is 293\n";

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::error::DemoError;
 use super::page::Page;
+use super::project::{FILES, RESULT};
 use super::server::{Answer, Server, Start};
 use crate::report::{Failed, print};
 
@@ -95,6 +96,29 @@ impl Stage {
     /// The folder in which everything lies.
     pub(super) fn folder(&self) -> &Path {
         &self.scratch.path
+    }
+
+    /// Writes the project to a folder of its own, from which it is synced.
+    pub(super) fn write_project(&self) -> Result<PathBuf, DemoError> {
+        let folder = self.folder().join("project");
+        fsio::private_directory(&folder).map_err(DemoError::Folder)?;
+        for file in FILES {
+            let path = folder.join(file.name);
+            fsio::write_atomically(&path, file.text.as_bytes()).map_err(DemoError::Folder)?;
+        }
+        Ok(folder)
+    }
+
+    /// The folder for what is brought back.
+    pub(super) fn results(&self) -> PathBuf {
+        self.folder().join("results")
+    }
+
+    /// What was brought back.
+    pub(super) fn read_result(&self) -> Result<String, DemoError> {
+        let path = self.results().join(RESULT);
+        let read = fsio::read_bounded(&path, 64 * 1024).map_err(DemoError::Folder)?;
+        Ok(String::from_utf8_lossy(&read.unwrap_or_default()).into_owned())
     }
 
     /// Prints something.

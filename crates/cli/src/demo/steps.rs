@@ -55,10 +55,10 @@ impl Step {
         match self {
             Step::Start => "Start the server, as an agent's client does",
             Step::Create => "Make a sandbox on this machine",
-            Step::PutIn => "Put a small project into it",
+            Step::PutIn => "Sync a small project into it",
             Step::Test => "Run the project's tests there",
             Step::Follow => "Start something long and follow it without blocking a call",
-            Step::ReadBack => "Read the result back",
+            Step::ReadBack => "Bring the result back",
             Step::Delete => "Delete the sandbox with all that is in it",
             Step::End => "End the server",
         }
@@ -133,19 +133,26 @@ fn without_wall(why: &str) -> String {
 }
 
 async fn put_in(stage: &mut Stage) -> Result<String, Failed> {
-    let mut bytes = 0;
-    for file in FILES {
-        let command = format!("cat > {}", file.name);
-        let about = format!("{command}   (stdin: {} bytes)", file.text.len());
-        stage.say(&stage.page.call("exec_bash", &about))?;
-        run(stage, &command, Some(file.text)).await?;
-        bytes += file.text.len();
+    let project = stage.write_project()?;
+    let about = format!("{} -> {SANDBOX}", project.display());
+    stage.say(&stage.page.call("sync_local_to_remote", &about))?;
+    let order = json!({"sandbox_name": SANDBOX, "local_path": project, "remote_path": "."});
+    let synced = stage.call("sync_local_to_remote", order).await?;
+    let bytes: usize = FILES.iter().map(|file| file.text.len()).sum();
+    let is_whole = synced.number("uploaded_files") == Some(FILES.len() as u64)
+        && synced.number("bytes") == Some(bytes as u64)
+        && synced.number("problem_count") == Some(0);
+    if !is_whole {
+        let expected = format!("{} files with {bytes} bytes", FILES.len());
+        return Err(synced.unexpected(&expected).into());
     }
     let counted = run(stage, "cat * | wc -c", None).await?;
     if counted.text("stdout").trim() != bytes.to_string() {
         let expected = format!("{bytes} bytes in all files");
         return Err(counted.unexpected(&expected).into());
     }
+    let note = format!("revision {}", synced.text("revision"));
+    stage.say(&stage.page.note(&note))?;
     Ok(format!("{} files, {bytes} bytes", FILES.len()))
 }
 
@@ -218,10 +225,18 @@ fn tell_news(stage: &Stage, news: &str, at: Duration, state: &str) -> Result<(),
 }
 
 async fn read_back(stage: &mut Stage) -> Result<String, Failed> {
-    let answer = show_run(stage, project::RESULT).await?;
-    match answer.text("stdout") == project::RESULT_OUTPUT {
+    let about = format!("{SANDBOX}:{RESULT}", RESULT = project::RESULT);
+    stage.say(&stage.page.call("sync_remote_to_local", &about))?;
+    let folder = format!("{}/", stage.results().display());
+    let order = json!({
+        "sandbox_name": SANDBOX, "remote_path": project::RESULT, "local_path": folder,
+    });
+    let synced = stage.call("sync_remote_to_local", order).await?;
+    let content = stage.read_result()?;
+    stage.say(&stage.page.output(&content))?;
+    match content == project::RESULT_OUTPUT {
         true => Ok("it is what it should be".to_owned()),
-        false => Err(answer.unexpected(project::RESULT_OUTPUT.trim()).into()),
+        false => Err(synced.unexpected(project::RESULT_OUTPUT.trim()).into()),
     }
 }
 
