@@ -197,12 +197,9 @@ impl NewPrivateFile {
         self.file.write_all(content).named("write", &self.path)
     }
 
-    /// Gives it its name.
+    /// Gives it its name. It is not waited until it is on the disk: these are files that can be done without.
     pub fn finish(mut self) -> Result<(), FileError> {
-        let renamed = self
-            .file
-            .sync_all()
-            .and_then(|()| std::fs::rename(&self.temporary, &self.path));
+        let renamed = std::fs::rename(&self.temporary, &self.path);
         self.is_finished = renamed.is_ok();
         renamed.named("write", &self.path)
     }

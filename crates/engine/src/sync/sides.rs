@@ -408,6 +408,9 @@ fn installation(state: &Path) -> Result<Vec<u8>, Failure> {
             .hint("the state folder must be writable; nothing was synced")
     };
     let path = state.join("installation");
+    if let Some(known) = fsio::read_sealed(&path, 64).map_err(unavailable)? {
+        return Ok(known);
+    }
     let lot = uuid::Uuid::now_v7().simple().to_string();
     fsio::private_directory(state).map_err(unavailable)?;
     fsio::create_atomically(&path, lot.as_bytes()).map_err(unavailable)?;
