@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use remote_sandbox_core::sync::list::Entries;
 use remote_sandbox_core::sync::spool::{LONGEST_RECORD, read_entry, write_entry};
-use remote_sandbox_core::sync::{Entry, EntryList, ListError, SortedEntries};
+use remote_sandbox_core::sync::{Entry, EntryList, Kind, ListError, Mtime, RelPath, SortedEntries};
 
 use crate::fsio::{self, FileError};
 
@@ -248,13 +248,25 @@ impl<'a> Merge<'a> {
     }
 }
 
+/// An entry that stands for a list whose first one cannot be read.
+fn broken() -> Entry {
+    Entry {
+        path: RelPath::named(*b"broken"),
+        kind: Kind::File,
+        size_bytes: 0,
+        mtime: Mtime::whole(0),
+        mode: 0,
+        identity: None,
+    }
+}
+
 impl Iterator for Merge<'_> {
     type Item = Entry;
 
     fn next(&mut self) -> Option<Entry> {
         if self.runs.iter().any(|run| run.is_broken) {
             // A side that is not whole must not pass for a smaller one. An entry that comes twice ends every plan.
-            return self.last.clone();
+            return Some(self.last.get_or_insert_with(broken).clone());
         }
         let mut first: Option<usize> = None;
         for (number, run) in self.runs.iter().enumerate() {
@@ -286,8 +298,6 @@ impl Iterator for Merge<'_> {
 
 #[cfg(test)]
 mod tests {
-    use remote_sandbox_core::sync::{Kind, Mtime, RelPath};
-
     use super::*;
 
     fn entry(text: &str) -> Entry {

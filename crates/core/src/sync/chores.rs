@@ -1,7 +1,8 @@
 //! Short scripts for the rest of the work on a host: deleting, permissions, times, digests, free space.
 //!
-//! Lists of paths go in on standard input, each with `./` in front and a NUL behind it, so that no name is ever
-//! part of a command. What could not be done is told by its path.
+//! Lists of paths go in on standard input, each with `./` in front and the mark and a NUL behind it, so that no name
+//! is ever part of a command. The mark is there because `xargs` takes what a cut link leaves of the last name for a name
+//! of its own. What could not be done is told by its path.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +22,22 @@ pub enum Removal {
     Directories,
 }
 
-/// The paths as the scripts read them.
+/// The paths as scripts read them that change something.
+pub fn sealed_list<'a>(mark: &RunToken, paths: impl Iterator<Item = &'a RelPath>) -> Vec<u8> {
+    let mut list = Vec::new();
+    for path in paths {
+        list.extend_from_slice(b"./");
+        list.extend_from_slice(path.as_bytes());
+        list.extend_from_slice(mark.as_str().as_bytes());
+        list.push(0);
+    }
+    list
+}
+
+/// The beginning of a script for `xargs` that keeps what is sealed, without the seal.
+const UNSEAL: &str = r#"n=$#; for f; do case $f in *"$0") set -- "$@" "${f%"$0"}";; esac; done; shift $n; [ $# != 0 ] || exit 0; "#;
+
+/// The paths as scripts read them that only look.
 pub fn path_list<'a>(paths: impl Iterator<Item = &'a RelPath>) -> Vec<u8> {
     let mut list = Vec::new();
     for path in paths {
@@ -41,16 +57,21 @@ pub fn remove_script(root: &HostPath, removal: Removal, mark: &RunToken) -> Stri
     let mut script = enter(root, mark);
     let _ = writeln!(
         script,
-        "xargs -0 sh -c '{program} \"$@\" 2>/dev/null; for f; do if [ -e \"$f\" ] || [ -h \"$f\" ]; then printf \"RSMCP:%s\\0\" \"$f\"; fi; done' sh"
+        "xargs -0 sh -c '{UNSEAL}{program} \"$@\" 2>/dev/null; for f; do if [ -e \"$f\" ] || [ -h \"$f\" ]; then printf \"RSMCP:%s\\0\" \"$f\"; fi; done; exit 0' {mark}"
     );
-    script.push_str("say end\nexit 0\n");
+    // Without `xargs` nothing was done, and nothing is said to be.
+    script.push_str("[ $? = 0 ] && say end\nexit 0\n");
     script
 }
 
 /// The script for `sh -c` that gives everything on the list these permissions.
 pub fn mode_script(root: &HostPath, mode: u16, mark: &RunToken) -> String {
     let mut script = enter(root, mark);
-    let _ = writeln!(script, "xargs -0 chmod {:04o}", mode & 0o7777);
+    let _ = writeln!(
+        script,
+        "xargs -0 sh -c '{UNSEAL}chmod {:04o} \"$@\"' {mark}",
+        mode & 0o7777
+    );
     script.push_str("[ $? = 0 ] || say failed\nsay end\nexit 0\n");
     script
 }

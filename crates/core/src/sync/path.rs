@@ -70,6 +70,18 @@ impl RelPath {
         }
     }
 
+    /// A path of one name that is made of letters only, which is always one.
+    pub fn named<const N: usize>(name: [u8; N]) -> Self {
+        let name = name.map(|byte| {
+            if byte.is_ascii_alphabetic() {
+                byte
+            } else {
+                b'x'
+            }
+        });
+        RelPath(Box::new(name))
+    }
+
     /// The bytes of the path.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

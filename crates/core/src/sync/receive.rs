@@ -128,7 +128,7 @@ fn relative(variable: &str, path: Option<&RelPath>) -> String {
     assignment(variable, &bytes)
 }
 
-/// `mv` once for each folder; what is left in them afterwards could not be renamed.
+/// Makes directories, then `mv` once for each folder; what is left in them afterwards could not be renamed.
 fn publish(batch: &Batch) -> String {
     let mut script = String::from(PUBLISH);
     let mut folders: BTreeMap<RelPath, Option<RelPath>> = BTreeMap::new();
@@ -136,6 +136,10 @@ fn publish(batch: &Batch) -> String {
         if let Some(folder) = from.parent() {
             folders.entry(folder).or_insert_with(|| to.parent());
         }
+    }
+    for directory in &batch.directories {
+        script.push_str(&relative("to", Some(directory)));
+        script.push_str("mkdir -p \"$to\"\n");
     }
     for (folder, directory) in &folders {
         script.push_str(&relative("from", Some(folder)));

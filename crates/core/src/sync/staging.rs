@@ -4,8 +4,9 @@
 //! then renamed. What comes into a directory that is there already is renamed one by one; a directory that is new
 //! is filled where nobody sees it and renamed as a whole, which is one step for all that is in it.
 //!
-//! A rename works on one file system only. Where another one is mounted within the target, or files go through a
-//! link to a directory, that part of the tree gets a folder of its own.
+//! A rename works within one mount only. Where something is mounted within the target, or files go through a link to a
+//! directory, that part of the tree gets a folder of its own. Below such a link the target was not looked through, so that
+//! directories are made there one by one, and only what is in them is renamed.
 
 use std::collections::BTreeMap;
 
@@ -52,6 +53,8 @@ pub struct Batch {
     pub folders: Vec<RelPath>,
     /// Folders within these, empty after the renames.
     pub inner_folders: Vec<RelPath>,
+    /// Directories that are made before the renames, each after the one it lies in.
+    pub directories: Vec<RelPath>,
     /// How many bytes the files in it have.
     pub bytes: u64,
 }
@@ -59,14 +62,16 @@ pub struct Batch {
 /// Parts of the target that lie elsewhere than what is above them.
 #[derive(Debug, Clone, Default)]
 pub struct Regions {
-    tops: Vec<RelPath>,
+    /// The directory, and whether it is a link.
+    tops: Vec<(RelPath, bool)>,
 }
 
 impl Regions {
-    /// Finds them in a scan of the target, whose root lies on this device.
+    /// Finds them in a scan of the target, whose root lies on this device and has these mounts below it.
     pub fn of(
         target: impl Iterator<Item = Entry>,
         device: Option<u64>,
+        mounts: &[RelPath],
         keep_dirlinks: bool,
     ) -> Self {
         let mut above: Vec<(RelPath, Option<u64>)> = Vec::new();
@@ -82,17 +87,16 @@ impl Regions {
                 Kind::Directory => {
                     let own = entry.identity.map(|identity| identity.device);
                     let outer = above.last().map_or(device, |(_, device)| *device);
-                    if let (Some(own), Some(outer)) = (own, outer)
-                        && own != outer
-                    {
-                        tops.push(entry.path.clone());
+                    let is_elsewhere = own.zip(outer).is_some_and(|(own, outer)| own != outer);
+                    if is_elsewhere || mounts.contains(&entry.path) {
+                        tops.push((entry.path.clone(), false));
                     }
                     above.push((entry.path, own.or(outer)));
                 }
                 Kind::Link {
                     end: LinkEnd::Directory | LinkEnd::Unknown,
                     ..
-                } if keep_dirlinks => tops.push(entry.path),
+                } if keep_dirlinks => tops.push((entry.path, true)),
                 _ => {}
             }
         }
@@ -100,13 +104,13 @@ impl Regions {
     }
 
     /// The region that a directory lies in; none when that is the one of the root.
-    fn of_directory(&self, directory: Option<&RelPath>) -> Option<&RelPath> {
+    fn of_directory(&self, directory: Option<&RelPath>) -> Option<&(RelPath, bool)> {
         let directory = directory?;
-        let holds = |top: &&RelPath| *top == directory || directory.is_below(top);
+        let holds = |top: &&(RelPath, bool)| top.0 == *directory || directory.is_below(&top.0);
         self.tops
             .iter()
             .filter(holds)
-            .max_by_key(|top| top.as_bytes().len())
+            .max_by_key(|top| top.0.as_bytes().len())
     }
 }
 
@@ -147,6 +151,12 @@ impl<'a> Stager<'a> {
             | Action::SendLink { entry, replaces } => (entry, replaces),
             _ => return,
         };
+        if source.kind.is_directory() && self.lies_behind_link(&source.path) {
+            self.batch.directories.push(source.path.clone());
+            // It has to be there before what is in it; so the folder of its parent is the first to be made.
+            let _ = self.place_in_parent(&source.path);
+            return;
+        }
         let place = match self.place_in_open(&source.path) {
             Some(place) => place,
             None => {
@@ -183,7 +193,13 @@ impl<'a> Stager<'a> {
         self.parents.clear();
         self.open = None;
         let batch = std::mem::take(&mut self.batch);
-        (!batch.staged.is_empty()).then_some(batch)
+        let is_empty = batch.staged.is_empty() && batch.directories.is_empty();
+        (!is_empty).then_some(batch)
+    }
+
+    fn lies_behind_link(&self, path: &RelPath) -> bool {
+        let region = self.regions.of_directory(path.parent().as_ref());
+        region.is_some_and(|(_, is_link)| *is_link)
     }
 
     fn place_in_open(&self, path: &RelPath) -> Option<RelPath> {
@@ -203,7 +219,7 @@ impl<'a> Stager<'a> {
         let name = temporary_name(&self.token, 0);
         let region = self.regions.of_directory(parent.as_ref());
         let outer = match region {
-            Some(region) => region.join(name.as_bytes()).ok()?,
+            Some((region, _)) => region.join(name.as_bytes()).ok()?,
             None => RelPath::parse(name.as_bytes()).ok()?,
         };
         if !self.batch.folders.contains(&outer) {

@@ -106,7 +106,7 @@ fn part_of_the_tree_on_another_file_system_has_a_folder_there() {
         on_device(directory("mnt/in"), 2),
         on_device(directory("mnt/in/deeper"), 3),
     ];
-    let regions = Regions::of(target.into_iter(), Some(1), false);
+    let regions = Regions::of(target.into_iter(), Some(1), &[], false);
     let mut stager = Stager::new(token(), &regions);
     for text in ["home/a", "mnt/a", "mnt/in/a", "mnt/in/deeper/a", "mntx"] {
         stager.add(send(text, 1));
@@ -127,12 +127,12 @@ fn part_of_the_tree_on_another_file_system_has_a_folder_there() {
 #[test]
 fn link_to_a_directory_is_a_region_when_files_go_through_it() {
     let target = || [directory("d"), link("d/l", "/srv", LinkEnd::Directory)].into_iter();
-    let regions = Regions::of(target(), None, true);
+    let regions = Regions::of(target(), None, &[], true);
     assert_eq!(
         regions.of_directory(Some(&path("d/l/x"))),
-        Some(&path("d/l"))
+        Some(&(path("d/l"), true))
     );
-    let regions = Regions::of(target(), None, false);
+    let regions = Regions::of(target(), None, &[], false);
     assert_eq!(regions.of_directory(Some(&path("d/l/x"))), None);
 }
 
@@ -163,4 +163,29 @@ fn actions_that_send_nothing_are_passed_over() {
         target: file("b", 1, 0),
     });
     assert!(stager.take().is_none());
+}
+
+#[test]
+fn mount_of_the_same_file_system_is_a_region_too() {
+    let target = [on_device(directory("a"), 1), on_device(directory("b"), 1)];
+    let regions = Regions::of(target.into_iter(), Some(1), &[path("b")], false);
+    let mut stager = Stager::new(token(), &regions);
+    stager.add(send("a/x", 1));
+    stager.add(send("b/x", 1));
+    let (staged, _) = texts(&stager.take().unwrap());
+    assert_eq!(staged, ["T/1/x", "b/T/2/x"]);
+}
+
+#[test]
+fn directories_behind_a_link_are_made_one_by_one() {
+    let target = [link("l", "/srv", LinkEnd::Directory)].into_iter();
+    let regions = Regions::of(target, None, &[], true);
+    let mut stager = Stager::new(token(), &regions);
+    stager.add(make("l/d"));
+    stager.add(send("l/d/x", 1));
+    let batch = stager.take().unwrap();
+    assert_eq!(batch.directories, [path("l/d")]);
+    let (staged, renames) = texts(&batch);
+    assert_eq!(staged, ["l/T/2/x"]);
+    assert_eq!(renames, pairs(&[("l/T/2/x", "l/d/x")]));
 }

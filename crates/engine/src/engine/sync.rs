@@ -64,8 +64,10 @@ impl Engine {
                 answer = &mut work => break answer,
                 () = context.cancel.cancelled() => {
                     // It removes what it has left over there, if the link is still good for that.
-                    let _ = tokio::time::timeout(CANCEL_LIMIT, &mut work).await;
-                    break Err(cancelled(progress));
+                    match tokio::time::timeout(CANCEL_LIMIT, &mut work).await {
+                        Ok(Ok(answer)) => break Ok(answer),
+                        _ => break Err(cancelled(progress)),
+                    }
                 }
                 _ = tick.tick() => tell(context, &progress.figures()),
             }
@@ -149,8 +151,10 @@ impl Engine {
         let done = tokio::select! {
             done = &mut work => done,
             () = cancel.cancelled() => {
-                let _ = tokio::time::timeout(CANCEL_LIMIT, &mut work).await;
-                Err(cancelled(&progress))
+                match tokio::time::timeout(CANCEL_LIMIT, &mut work).await {
+                    Ok(Ok(report)) => Ok(report),
+                    _ => Err(cancelled(&progress)),
+                }
             }
         };
         done.map_err(|failure| failure.masked(&self.mask))

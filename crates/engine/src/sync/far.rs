@@ -6,9 +6,10 @@ use std::time::Duration;
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::chores::{
-    Removal, mode_script, parse_modes, parse_removed, parse_space, path_list, remove_script,
+    Removal, mode_script, parse_modes, parse_removed, parse_space, remove_script, sealed_list,
     space_script, times_script,
 };
+use remote_sandbox_core::sync::receive::discard_script;
 use remote_sandbox_core::sync::scan::{HostPath, Scanner};
 use remote_sandbox_core::sync::{Mtime, RelPath};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -20,7 +21,7 @@ use crate::shell::{StreamEnd, StreamError};
 pub(super) const QUESTION_LIMIT: Duration = Duration::from_secs(60);
 
 /// The most that a program may say; a list of paths that failed is far shorter.
-const MOST_SAID: u64 = 64 * 1024 * 1024;
+const MOST_SAID: u64 = 8 * 1024 * 1024;
 
 /// A new mark for a script.
 pub(super) fn new_mark() -> RunToken {
@@ -102,7 +103,9 @@ impl Far<'_> {
         }
         let mark = new_mark();
         let script = remove_script(&self.root, removal, &mark);
-        let (said, end) = self.converse(&script, &path_list(paths.iter())).await?;
+        let (said, end) = self
+            .converse(&script, &sealed_list(&mark, paths.iter()))
+            .await?;
         let left = parse_removed(&mark, &said);
         left.ok_or_else(|| self.unfinished(&end, "deleting"))
     }
@@ -115,7 +118,9 @@ impl Far<'_> {
     ) -> Result<Option<String>, Failure> {
         let mark = new_mark();
         let script = mode_script(&self.root, mode, &mark);
-        let (said, end) = self.converse(&script, &path_list(paths.iter())).await?;
+        let (said, end) = self
+            .converse(&script, &sealed_list(&mark, paths.iter()))
+            .await?;
         match parse_modes(&mark, &said) {
             Some(true) => Ok(None),
             Some(false) => Ok(Some(end.words)),
@@ -130,6 +135,20 @@ impl Far<'_> {
             self.sandbox.ask(script, QUESTION_LIMIT).await?;
         }
         Ok(())
+    }
+
+    /// Makes the root, with what is above it.
+    pub(super) async fn make_root(&self) -> Result<(), Failure> {
+        let mark = new_mark();
+        let script = discard_script(&self.root, &[], &mark);
+        let answer = self.sandbox.ask(script, QUESTION_LIMIT).await?;
+        let end = format!("RSMCP:{mark}:end");
+        match String::from_utf8_lossy(&answer).contains(&end) {
+            true => Ok(()),
+            false => Err(self
+                .failure(Code::RemoteRefused, "the target folder cannot be made")
+                .hint("check the path and who owns it; list_remote_files shows it")),
+        }
     }
 
     /// How much room there is, where the host can tell.

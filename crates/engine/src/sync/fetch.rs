@@ -29,9 +29,6 @@ const MOST_FILES: usize = 10_000;
 /// A batch has at most so many bytes, but one file always.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
-/// How often a file that changes while it is read is read again.
-const MOST_TRIES: u32 = 2;
-
 /// What is said of a path where keys or our own files lie.
 const AVOIDED: &str = "it was not written: keys or files of this program lie there";
 
@@ -127,7 +124,6 @@ impl Fetch<'_> {
         if entries.is_empty() {
             return Ok(());
         }
-        self.changes.any = true;
         let tree = self.tree.clone();
         let removed = here(move || remove_all(&tree, entries)).await?;
         self.outcome.deleted_files += removed.files;
@@ -171,10 +167,7 @@ impl Fetch<'_> {
                 self.outcome.conflicts += 1;
                 self.outcome.missing(&path, obstacle);
             }
-            Action::Skip { entry, reason } => {
-                self.outcome.skipped += 1;
-                self.outcome.problem(&entry.path, reason);
-            }
+            Action::Skip { entry, reason } => self.outcome.skip(&entry.path, reason),
             Action::CompareContent { entry, .. } => {
                 self.outcome.missing(&entry.path, "it was not compared");
             }
@@ -207,7 +200,6 @@ impl Fetch<'_> {
     async fn bring(&mut self) -> Result<(), Failure> {
         let directories = std::mem::take(&mut self.directories);
         let links = std::mem::take(&mut self.links);
-        self.changes.any |= !directories.is_empty() || !links.is_empty() || !self.batch.is_empty();
         for entry in &directories {
             // Set when everything is in it, for it may not allow that.
             self.modes.push((entry.path.clone(), entry.carried_mode()));
@@ -255,6 +247,7 @@ impl Fetch<'_> {
             }
         }
         self.outcome.problem_count += done.problem_count - done.problems.len() as u64;
+        self.outcome.is_incomplete |= done.problem_count > 0;
         for problem in done.problems {
             let path = remote_sandbox_core::sync::path::shown(problem.path.as_bytes());
             self.outcome.named(&path, problem.problem);
@@ -264,26 +257,23 @@ impl Fetch<'_> {
 
     async fn bring_large(&mut self) -> Result<(), Failure> {
         for (entry, replaces) in std::mem::take(&mut self.large) {
-            self.changes.any = true;
             self.progress.at(entry.path.shown().text);
-            let mut tries = 0;
-            loop {
-                tries += 1;
-                match self.bring_one(&entry, replaces.as_ref()).await {
-                    Ok(()) => break,
-                    Err(LargeError::Changed { .. }) if tries < MOST_TRIES => {}
-                    Err(LargeError::Unreachable(failure)) if failure.code == Code::Unsupported => {
-                        self.add(entry.clone(), replaces.clone());
-                        break;
-                    }
-                    Err(error @ (LargeError::Cut { .. } | LargeError::Unreachable(_))) => {
-                        return Err(large_failure(&self.sides.far_side(), &error));
-                    }
-                    Err(error) => {
-                        self.changes.failed.insert(entry.path.clone());
-                        self.outcome.missing(&entry.path, Failure::chain(&error));
-                        break;
-                    }
+            match self.bring_one(&entry, replaces.as_ref()).await {
+                Ok(()) => {}
+                Err(LargeError::Unreachable(failure)) if failure.code == Code::Unsupported => {
+                    self.add(entry, replaces);
+                }
+                Err(error @ (LargeError::Cut { .. } | LargeError::Unreachable(_))) => {
+                    return Err(large_failure(&self.sides.far_side(), &error));
+                }
+                Err(error) if is_full_here(&error) => {
+                    let text = Failure::chain(&error);
+                    return Err(Failure::new(Code::NoSpace, text)
+                        .hint("make room on this machine and sync again"));
+                }
+                Err(error) => {
+                    self.changes.failed.insert(entry.path.clone());
+                    self.outcome.missing(&entry.path, Failure::chain(&error));
                 }
             }
         }
@@ -322,7 +312,9 @@ impl Fetch<'_> {
             progress: self.progress,
         };
         let received = download_large(self.sides.sandbox.as_ref(), job).await;
-        if let Err(LargeError::Changed { .. }) = &received {
+        if let Err(error) = &received
+            && (matches!(error, LargeError::Changed { .. }) || is_full_here(error))
+        {
             new.discard();
         }
         received?;
@@ -353,6 +345,17 @@ impl Fetch<'_> {
             changes: self.changes,
         })
     }
+}
+
+/// Whether this machine has no room left.
+fn is_full_here(error: &LargeError) -> bool {
+    let (LargeError::Write { source, .. } | LargeError::Local { source, .. }) = error else {
+        return false;
+    };
+    matches!(
+        source.kind(),
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+    )
 }
 
 /// What was replaced by being removed first is not there any more.

@@ -26,7 +26,13 @@ pub(super) async fn collect(
     let files = entries
         .iter()
         .filter(|entry| entry.kind.is_file() && entry.path.name() == NAME);
-    let files: Vec<RelPath> = files.map(|entry| entry.path).take(MOST_FILES).collect();
+    let files: Vec<RelPath> = files.map(|entry| entry.path).take(MOST_FILES + 1).collect();
+    if files.len() > MOST_FILES {
+        let text = format!("there are more than {MOST_FILES} .gitignore files");
+        return Err(far
+            .failure(Code::Unsupported, &text)
+            .hint("call again without use_gitignore, and with excludes"));
+    }
     if files.is_empty() {
         return Ok(());
     }
@@ -38,9 +44,12 @@ pub(super) async fn collect(
     let mut parts = split(&said, &border);
     for path in &files {
         let Some(rules) = parts.next() else {
-            let text = "the .gitignore files could not all be read";
+            let text = format!(
+                "`{}` and what follows could not be read whole",
+                path.shown()
+            );
             return Err(far
-                .failure(Code::RemoteRefused, text)
+                .failure(Code::RemoteRefused, &text)
                 .hint("call again without use_gitignore"));
         };
         let directory = path.parent();
@@ -54,7 +63,7 @@ fn script(far: &Far<'_>, mark: &remote_sandbox_core::ids::RunToken) -> String {
     let mut script = remote_sandbox_core::sync::chores::enter(&far.root, mark);
     let _ = writeln!(
         script,
-        "xargs -0 sh -c 'for f; do head -c {MOST_BYTES} \"$f\" 2>/dev/null; printf \"RSMCP:{mark}:next\\n\"; done' sh"
+        "xargs -0 sh -c 'for f; do [ -r \"$f\" ] && [ \"$(wc -c <\"$f\")\" -le {MOST_BYTES} ] || exit 255; cat \"$f\"; printf \"RSMCP:{mark}:next\\n\"; done' sh"
     );
     script
 }

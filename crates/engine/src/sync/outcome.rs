@@ -1,5 +1,6 @@
 //! Counts what happened while it happens.
 
+use remote_sandbox_core::sync::plan::SkipReason;
 use remote_sandbox_core::sync::{RelPath, Shown};
 
 use super::report::Problem;
@@ -40,6 +41,13 @@ impl Outcome {
                 problem: problem.to_string(),
             });
         }
+    }
+
+    /// Notes an entry that is passed over; special files are never part of a set.
+    pub(super) fn skip(&mut self, path: &RelPath, reason: SkipReason) {
+        self.skipped += 1;
+        self.is_incomplete |= reason != SkipReason::Special;
+        self.problem(path, reason);
     }
 
     /// Notes something without which the target is not like the source.

@@ -1,6 +1,7 @@
 //! What is written down after a sync: how every file looked on both sides, and the name of the whole.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter::Peekable;
 
 use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::sync::plan::{Action, BaseEntry};
@@ -8,6 +9,7 @@ use remote_sandbox_core::sync::revision::RevisionBuilder;
 use remote_sandbox_core::sync::{Entry, RelPath, Stamp};
 
 use super::decide::out_of_order;
+use super::pairs::{Recalled, Remembering};
 use super::request::Way;
 use super::sides::Sides;
 
@@ -20,41 +22,38 @@ pub(super) struct Changes {
     pub(super) target: BTreeMap<RelPath, Stamp>,
     /// What has not arrived.
     pub(super) failed: BTreeSet<RelPath>,
-    /// Whether anything was sent at all.
-    pub(super) any: bool,
 }
 
 /// Writes down what both sides hold now; the name of the set, when all of it is there.
+///
+/// What was not part of this sync, or did not arrive, stays remembered as it was: an edit that was kept once must still
+/// be known as one the next time.
 pub(super) fn remember(sides: &Sides, changes: &Changes) -> Result<Option<String>, Failure> {
     let pair = sides.pair();
     let mut revision = Some(RevisionBuilder::default());
-    let mut remembered = 0_u64;
-    let mut old = pair.recall().peekable();
-    let mut writing = match changes.any || pair.recall().next().is_none() {
-        true => pair.remember().ok(),
-        false => None,
+    let mut writing = Writing {
+        file: pair.remember().ok(),
+        old: pair.recall().peekable(),
     };
     for action in sides.plan() {
         let action = action.map_err(|error| out_of_order(&error))?;
+        writing.pass_on_before(action.path());
         let entry = match &action {
             Action::Conflict { .. } => {
                 revision = None;
                 continue;
             }
-            Action::Skip { .. } | Action::Delete { .. } => continue,
+            Action::Skip { .. } => continue,
+            Action::Delete { target } => {
+                writing.forget(&target.path);
+                continue;
+            }
             Action::MakeDirectory { entry, .. }
             | Action::SendFile { entry, .. }
             | Action::SendLink { entry, .. }
             | Action::Keep { entry }
             | Action::CompareContent { entry, .. }
             | Action::SetAttributes { entry, .. } => entry,
-        };
-        while old.next_if(|record| record.path < entry.path).is_some() {}
-        let kept = match &action {
-            Action::Keep { .. } | Action::SetAttributes { .. } => {
-                old.next_if(|record| record.path == entry.path)
-            }
-            _ => None,
         };
         if changes.failed.contains(&entry.path) {
             revision = None;
@@ -65,20 +64,65 @@ pub(super) fn remember(sides: &Sides, changes: &Changes) -> Result<Option<String
         if added.is_some_and(|added| added.is_err()) {
             revision = None;
         }
-        if let (true, Some(file)) = (entry.kind.is_file(), &mut writing) {
-            remembered += 1;
-            let record = kept.unwrap_or_else(|| record(sides, &entry, changes));
-            // A record that cannot be written is one that the next sync does without.
-            if file.add(&record).is_err() {
-                writing = None;
-            }
+        if entry.kind.is_file() {
+            let is_kept = matches!(action, Action::Keep { .. } | Action::SetAttributes { .. });
+            let old = writing.forget(&entry.path);
+            let source = entry.stamp();
+            let agrees = |old: &BaseEntry| source_of(sides, old).agrees(source);
+            // A target that keeps coarser times is known by its record alone.
+            let kept = old.filter(|old| is_kept && agrees(old));
+            writing.add(&kept.unwrap_or_else(|| record(sides, &entry, changes)));
         }
     }
-    tracing::debug!(remembered, "pair written down");
-    if let Some(file) = writing {
-        let _ = file.finish();
-    }
+    writing.finish();
     Ok(revision.map(|builder| builder.finish().to_string()))
+}
+
+/// The new file, and the old one beside it.
+struct Writing {
+    file: Option<Remembering>,
+    old: Peekable<Recalled>,
+}
+
+impl Writing {
+    fn add(&mut self, record: &BaseEntry) {
+        // A record that cannot be written is one that the next sync does without; then none is.
+        if self
+            .file
+            .as_mut()
+            .is_some_and(|file| file.add(record).is_err())
+        {
+            self.file = None;
+        }
+    }
+
+    /// Copies what the plan has passed by.
+    fn pass_on_before(&mut self, path: &RelPath) {
+        while let Some(old) = self.old.next_if(|record| record.path < *path) {
+            self.add(&old);
+        }
+    }
+
+    /// The old record of a path, which is not copied then.
+    fn forget(&mut self, path: &RelPath) -> Option<BaseEntry> {
+        self.old.next_if(|record| record.path == *path)
+    }
+
+    fn finish(mut self) {
+        while let Some(old) = self.old.next() {
+            self.add(&old);
+        }
+        if let Some(file) = self.file {
+            let _ = file.finish();
+        }
+    }
+}
+
+fn source_of(sides: &Sides, record: &BaseEntry) -> Stamp {
+    match sides.request.way {
+        Way::Up => record.local,
+        Way::Down => record.remote,
+    }
 }
 
 fn patched(entry: &Entry, changes: &Changes) -> Entry {

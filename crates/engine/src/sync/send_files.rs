@@ -168,7 +168,7 @@ async fn send_one(
     }
 }
 
-/// Where a server cannot replace by a rename, the old file goes a moment before the new one comes.
+/// Where a server cannot replace by a rename, the old file stands aside for a moment, and comes back when that fails.
 async fn give_name(
     files: &FileConversation,
     temporary: &RemotePath,
@@ -180,8 +180,17 @@ async fn give_name(
     if files.rename(temporary, last).await.is_ok() {
         return Ok(());
     }
-    files.remove(last).await?;
-    files.rename(temporary, last).await
+    let aside = [temporary.as_bytes(), b"9"].concat();
+    let Ok(aside) = RemotePath::new(aside) else {
+        return files.rename(temporary, last).await;
+    };
+    files.rename(last, &aside).await?;
+    let renamed = files.rename(temporary, last).await;
+    let _ = match renamed {
+        Ok(()) => files.remove(&aside).await,
+        Err(_) => files.rename(&aside, last).await,
+    };
+    renamed
 }
 
 async fn write(

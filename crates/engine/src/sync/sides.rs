@@ -60,6 +60,7 @@ pub(super) struct Sides {
     pub(super) far_root: HostPath,
     pub(super) far_home: Vec<u8>,
     pub(super) far_device: Option<u64>,
+    pub(super) far_mounts: Vec<RelPath>,
     /// What earlier syncs there left unfinished.
     pub(super) far_leftovers: Vec<Entry>,
     /// Whether there is a directory there.
@@ -236,6 +237,7 @@ impl Sides {
         };
         let mut sides = Sides::new(setting, request, folder, far_root);
         sides.take_far(&there);
+        sides.avoid.clone_from(&local.allowed.avoid);
         sides.far_exists = true;
         sides.filter = rules::everything();
         sides.tree = tree;
@@ -265,6 +267,7 @@ impl Sides {
             far_root,
             far_home: Vec::new(),
             far_device: None,
+            far_mounts: Vec::new(),
             far_leftovers: Vec::new(),
             far_exists: false,
             lone: None,
@@ -279,6 +282,7 @@ impl Sides {
         let summary = &there.summary;
         self.far_home.clone_from(&summary.home);
         self.far_device = summary.device;
+        self.far_mounts.clone_from(&summary.mounts);
         self.far_leftovers.clone_from(&summary.temporaries);
         self.far_exists = summary.root == RootKind::Directory;
         let location = match self.far_exists {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use remote_sandbox_core::failure::Failure;
+use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::sync::chores::Removal;
 use remote_sandbox_core::sync::plan::Action;
 use remote_sandbox_core::sync::receive::discard_script;
@@ -131,6 +131,10 @@ async fn entries_now(sides: &Sides, wanted: &[Entry]) -> Result<BTreeMap<RelPath
         lists_lone_file: false,
     };
     let found = scan(far.sandbox, &request, &far.spool).await?;
+    if found.problem_count > sides.problem_count {
+        let text = "not everything could be looked at once more, so nothing was deleted";
+        return Err(far.failure(Code::DeleteRefused, text).hint("sync again"));
+    }
     let mut wanted: Vec<&RelPath> = wanted.iter().map(|entry| &entry.path).collect();
     wanted.sort();
     let is_wanted = |entry: &Entry| wanted.binary_search(&&entry.path).is_ok();

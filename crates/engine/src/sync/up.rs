@@ -77,7 +77,12 @@ pub(super) async fn upload(
     tidy::clear_there(sides, decision, &mut upload.outcome).await?;
     progress.enter(Phase::Uploading);
     let keep_dirlinks = sides.request.keep_dirlinks;
-    let regions = Regions::of(sides.far.iter(), sides.far_device, keep_dirlinks);
+    let regions = Regions::of(
+        sides.far.iter(),
+        sides.far_device,
+        &sides.far_mounts,
+        keep_dirlinks,
+    );
     upload.send_all(&compared, decision, &regions).await?;
     upload.send_large(&regions).await?;
     upload.finish().await
@@ -93,7 +98,8 @@ struct Upload<'a> {
     changes: Changes,
     large: Vec<(Entry, Option<Entry>)>,
     deletes: Vec<Entry>,
-    modes: BTreeMap<u16, Vec<RelPath>>,
+    /// Permissions to be set, by depth and mode.
+    modes: BTreeMap<(usize, u16), Vec<RelPath>>,
     times: Vec<(RelPath, Mtime)>,
     /// What was changed while it was read.
     again: Vec<Action>,
@@ -142,8 +148,7 @@ impl Upload<'_> {
             Action::SetAttributes { entry, .. } => {
                 self.outcome.unchanged_files += u64::from(!entry.kind.is_directory());
                 self.outcome.changed_modes += 1;
-                let mode = self.modes.entry(entry.carried_mode()).or_default();
-                mode.push(entry.path);
+                self.set_later(entry.path.clone(), entry.carried_mode());
             }
             Action::Delete { target } => {
                 let is_cleared = |top: &RelPath| target.path.is_below(top) || target.path == *top;
@@ -158,15 +163,17 @@ impl Upload<'_> {
                 self.outcome.conflicts += 1;
                 self.outcome.missing(&path, obstacle);
             }
-            Action::Skip { entry, reason } => {
-                self.outcome.skipped += 1;
-                self.outcome.problem(&entry.path, reason);
-            }
+            Action::Skip { entry, reason } => self.outcome.skip(&entry.path, reason),
             Action::CompareContent { entry, .. } => {
                 self.outcome.missing(&entry.path, "it was not compared");
             }
         }
         None
+    }
+
+    fn set_later(&mut self, path: RelPath, mode: u16) {
+        let depth = path.components().count();
+        self.modes.entry((depth, mode)).or_default().push(path);
     }
 
     fn fail(&mut self, path: &RelPath, fault: &(dyn std::error::Error + 'static)) {
@@ -196,7 +203,6 @@ impl Upload<'_> {
                 }
                 Err(SendError::Failed(failure)) => return Err(failure),
             };
-            self.changes.any = true;
             let count = sent.packed.count;
             self.account(&batch, sent);
             let mut stager = Stager::new(self.token.clone(), regions);
@@ -240,8 +246,7 @@ impl Upload<'_> {
         if source.kind.is_directory() {
             self.outcome.made_dirs += 1;
             if source.carried_mode() & 0o700 != 0o700 {
-                let mode = self.modes.entry(source.carried_mode()).or_default();
-                mode.push(source.path.clone());
+                self.set_later(source.path.clone(), source.carried_mode());
             }
             return;
         }
@@ -260,6 +265,9 @@ impl Upload<'_> {
             return Ok(());
         }
         let large = std::mem::take(&mut self.large);
+        if !self.sides.far_exists {
+            self.sender.far.make_root().await?;
+        }
         let mut stager = Stager::new(self.token.clone(), regions);
         let has_old = large.iter().any(|(_, old)| old.is_some());
         let has_python = has_old && tidy::has_python(self.sides.sandbox.as_ref()).await;
@@ -291,7 +299,11 @@ impl Upload<'_> {
             }
         }
         // A host without the file protocol gets them as it gets the small ones.
-        self.send_batch(stager.take(), regions).await
+        self.send_batch(stager.take(), regions).await?;
+        for action in std::mem::take(&mut self.again) {
+            self.fail(action.path(), &PackFault::Changed);
+        }
+        Ok(())
     }
 
     async fn send_one(
@@ -326,7 +338,6 @@ impl Upload<'_> {
             progress: self.progress,
         };
         let done = upload_large(self.sides.sandbox.as_ref(), job).await?;
-        self.changes.any = true;
         self.outcome.sent_files += 1;
         self.outcome.sent_bytes += fresh.size_bytes;
         self.progress.finished(1);
@@ -346,7 +357,14 @@ impl Upload<'_> {
             tidy::delete_there(self.sides, deletes, &mut self.outcome).await?;
         }
         let far = &self.sender.far;
-        for (mode, paths) in &self.modes {
+        far.set_times(&self.times).await?;
+        // The deepest first: one that is closed keeps us from what is in it.
+        let modes = std::mem::take(&mut self.modes);
+        for (_, mode, paths) in modes
+            .iter()
+            .rev()
+            .map(|((depth, mode), paths)| (depth, mode, paths))
+        {
             if let Some(words) = far.set_mode(*mode, paths).await? {
                 let text = format!("permissions could not all be set: {words}");
                 if let Some(path) = paths.first() {
@@ -354,7 +372,6 @@ impl Upload<'_> {
                 }
             }
         }
-        far.set_times(&self.times).await?;
         tidy::remove_leftovers(self.sides).await;
         Ok(Uploaded {
             outcome: self.outcome,

@@ -11,7 +11,7 @@ use crate::proc::{self, Background};
 use crate::store::{
     Begun, NewTransfer, ProcessMark, TransferEnd, TransferId, TransferRow, TransferStatus,
 };
-use crate::sync::{Phase, SyncRequest, Way};
+use crate::sync::{Phase, SyncRequest, USUAL_MIRROR, Way};
 
 /// How long a worker may take to read what it is told.
 const TELL_LIMIT: Duration = Duration::from_secs(10);
@@ -73,6 +73,14 @@ impl Transfers {
     fn written_absolutely(&self, path: &str) -> String {
         if path == "~" || path.starts_with("~/") {
             return path.to_owned();
+        }
+        if path == USUAL_MIRROR {
+            // Elsewhere it is not known any more that nobody named it, and that it is a directory.
+            return format!(
+                "{}/",
+                self.written_absolutely(&format!("{path}/"))
+                    .trim_end_matches('/')
+            );
         }
         let absolute = self.assignment.absolute(Path::new(path));
         absolute.to_string_lossy().into_owned()

@@ -4,11 +4,14 @@ use super::record::{self, RecordFault};
 use super::script::Scanner;
 use crate::ids::RunToken;
 use crate::sync::entry::Entry;
-use crate::sync::path::{LONGEST_PATH, PathError, shown};
+use crate::sync::path::{LONGEST_PATH, PathError, RelPath, shown};
 use crate::sync::temporary::is_temporary;
 
 /// Login files may say this much before the scan begins.
 const MOST_NOISE: usize = 64 * 1024;
+
+/// So many mounts below a root are remembered.
+const MOST_MOUNTS: usize = 1000;
 
 /// So many things of ours that were left are remembered.
 const MOST_TEMPORARIES: usize = 100;
@@ -123,6 +126,8 @@ pub struct ScanSummary {
     pub location: Vec<u8>,
     /// The home directory of the login, links resolved.
     pub home: Vec<u8>,
+    /// Directories below the root on which something else is mounted.
+    pub mounts: Vec<RelPath>,
     /// The device that the root lies on, where the host could tell.
     pub device: Option<u64>,
     /// How many entries were listed.
@@ -146,6 +151,7 @@ pub struct ScanReader {
     location: Vec<u8>,
     home: Vec<u8>,
     device: Option<u64>,
+    mounts: Vec<RelPath>,
     entries: u64,
     problems: u64,
     temporaries: Vec<Entry>,
@@ -167,6 +173,7 @@ impl ScanReader {
             location: Vec::new(),
             home: Vec::new(),
             device: None,
+            mounts: Vec::new(),
             entries: 0,
             problems: 0,
             temporaries: Vec::new(),
@@ -212,6 +219,7 @@ impl ScanReader {
             root,
             location: self.location,
             home: self.home,
+            mounts: self.mounts,
             device: self.device,
             entries: self.entries,
             problems: self.problems,
@@ -275,6 +283,11 @@ impl ScanReader {
             b"where" => self.location = value.to_vec(),
             b"home" => self.home = value.to_vec(),
             b"device" => self.device = number(value),
+            b"mount" => {
+                let room = self.mounts.len() < MOST_MOUNTS;
+                let path = RelPath::parse(&plain_mount(value)).ok();
+                self.mounts.extend(path.filter(|_| room));
+            }
             b"end" => self.is_complete = true,
             b"status" => {
                 return match number(value) {
@@ -315,6 +328,27 @@ fn root_kind(value: &[u8]) -> RootKind {
 
 fn number<T: std::str::FromStr>(value: &[u8]) -> Option<T> {
     std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// The kernel writes blanks and backslashes of a mount point in octal.
+fn plain_mount(value: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(value.len());
+    let mut rest = value;
+    while let Some((first, after)) = rest.split_first() {
+        let octal = after.first_chunk::<3>().filter(|_| *first == b'\\');
+        let octal = octal.and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                plain.push(byte);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            None => {
+                plain.push(*first);
+                rest = after;
+            }
+        }
+    }
+    plain
 }
 
 fn garbled(record: &[u8]) -> ScanProblem {

@@ -122,7 +122,8 @@ fn listing(request: &ScanRequest<'_>, mark: &RunToken, extent: Extent) -> String
 /// is not missing.
 const ENTER: &str = r#"cd 2>/dev/null
 printf 'RSMCP:%s:scan\n' "$m"
-say home "$(pwd -P)"
+here() { w=$(pwd -P; printf x); w=${w%x}; w=${w%?}; }
+here; say home "$w"
 kind=m
 if [ -d "$root" ]; then
 kind=d
@@ -134,7 +135,12 @@ until [ -d "$way" ] || [ "$way" = . ]; do way=${way%/*}; [ -n "$way" ] || way=/;
 [ -x "$way" ] || kind=u
 fi
 say root "$kind"
-[ "$kind" != d ] || say where "$(pwd -P)"
+if [ "$kind" = d ]; then
+here; say where "$w"
+[ ! -r /proc/self/mountinfo ] || while read -r a b c d f g; do
+case $f in "${w%/}"/*) say mount "${f#"${w%/}"/}";; esac
+done </proc/self/mountinfo
+fi
 "#;
 
 /// Goes to the directory of a root that is none. It has a slash in it, and none at its end.

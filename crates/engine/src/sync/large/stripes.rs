@@ -30,7 +30,7 @@ const MOST_CHANNELS: u64 = 8;
 /// A further channel pays for so many bytes at least.
 const BYTES_OF_CHANNEL: u64 = 8 * 1024 * 1024;
 
-/// Pieces under way in all: 16 MiB, which may lie in memory twice, here and in the connection.
+/// Pieces under way in all: 8 MiB, which may lie in memory twice, here and in the connection.
 const MOST_PIECES: usize = 16;
 
 /// The same while it is open whether all of it has to go: what is under way stands in the way of all that comes later.
