@@ -22,6 +22,7 @@ KbdInteractiveAuthentication no
 UsePAM no
 StrictModes no
 PrintMotd no
+Subsystem sftp internal-sftp
 SetEnv HOME={home}
 """
 SLOW_LOGIN_FILE = "sleep 0.2\n"
@@ -67,7 +68,7 @@ class World:
             (homes["slow"] / ".bashrc").write_text(SLOW_LOGIN_FILE, encoding="ascii")
             ports = [self._start_sshd(homes["plain"]) for _ in range(sshd_count)]
             ports.append(self._start_sshd(homes["slow"]))
-            self.ports = {"loopback": ports, "delayed": self._start_proxy(ports)}
+            self.ports = {"loopback": ports, "delayed": self._start_proxy(ports, round_trip_ms)}
             # The kernel accepts for us; nobody ever says a word.
             self.silent.bind(("127.0.0.1", 0))
             self.silent.listen(256)
@@ -94,14 +95,18 @@ class World:
                     raise
                 time.sleep(0.02)
 
-    def _start_proxy(self, ports: list[int]) -> list[int]:
+    def _start_proxy(self, ports: list[int], round_trip_ms: float, *limit: str) -> list[int]:
         program = pathlib.Path(__file__).with_name("delay_proxy.py")
-        child = subprocess.Popen([sys.executable, program, str(self.round_trip_ms), *map(str, ports)],
+        child = subprocess.Popen([sys.executable, program, *limit, str(round_trip_ms), *map(str, ports)],
                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         self.children.append(child)
         if child.stdout is None or not (line := child.stdout.readline()):
             raise OSError("the delaying proxy did not start")
         return [int(port) for port in json.loads(line)]
+
+    def add_limited_link(self, link: str, round_trip_ms: float, mbit: float) -> None:
+        """A further way to the same sshds, with so many million bits a second in each direction."""
+        self.ports[link] = self._start_proxy(self.ports["loopback"], round_trip_ms, "--mbit", str(mbit))
 
     def hosts(self, link: str, count: int) -> list[Host]:
         """So many names, spread over the sshds, since each takes only a few logins at a time."""

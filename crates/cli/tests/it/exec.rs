@@ -70,7 +70,7 @@ async fn exec_takes_environment_input_and_directory() {
 }
 
 #[tokio::test]
-async fn exec_in_a_missing_directory_does_not_run() {
+async fn weakness_9_command_of_several_lines_in_a_missing_directory_does_not_run() {
     let (_sshd, client) = one().await;
     let marker = client.home().join("ran");
     let command = format!("true\ntouch {}", marker.display());
@@ -82,7 +82,7 @@ async fn exec_in_a_missing_directory_does_not_run() {
 }
 
 #[tokio::test]
-async fn five_megabytes_arrive_whole() {
+async fn weakness_1_five_megabytes_arrive_whole() {
     let (_sshd, client) = one().await;
     let command = "head -c 5000000 /dev/zero | tr '\\0' a; echo END";
     for _ in 0..5 {

@@ -108,7 +108,14 @@ pub fn discard_script(root: &HostPath, folders: &[RelPath], mark: &RunToken) -> 
     script.push_str(&begin(root, mark));
     for folder in folders {
         script.push_str(&relative("f", Some(folder)));
-        script.push_str("rm -rf \"$f\" 2>/dev/null\n");
+        // What was sent before is still being unpacked for a moment, and a folder that is removed meanwhile comes back.
+        script.push_str(
+            "for n in 1 2 3 4 5; do\n\
+             rm -rf \"$f\" 2>/dev/null\n\
+             sleep 0.1 2>/dev/null || sleep 1\n\
+             [ -e \"$f\" ] || break\n\
+             done\n",
+        );
     }
     script.push_str("say end\nexit 0\n}\n");
     script

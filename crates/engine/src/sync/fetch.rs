@@ -5,14 +5,13 @@ use std::sync::Arc;
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::plan::Action;
-use remote_sandbox_core::sync::temporary::temporary_name;
-use remote_sandbox_core::sync::{Entry, Kind, RelPath};
+use remote_sandbox_core::sync::temporary::{temporary_name, temporary_owner};
+use remote_sandbox_core::sync::{Entry, Kind, RelPath, Stamp};
 use sha2::{Digest, Sha256};
 
 use super::compare::Compared;
 use super::decide::{Decision, out_of_order};
 use super::down::{DownJob, Planned, download as bring};
-use super::far::new_mark;
 use super::large::{LargeDown, LargeError, download_large};
 use super::local_work::{Piece, here, make_directories, make_links, remove_all, set_modes};
 use super::outcome::Outcome;
@@ -49,7 +48,7 @@ pub(super) async fn download(
         sides,
         tree,
         progress,
-        transfer: new_mark(),
+        transfer: sides.token()?,
         outcome: Outcome::default(),
         changes: Changes::default(),
         batch: Vec::new(),
@@ -60,6 +59,7 @@ pub(super) async fn download(
         deletes: Vec::new(),
         modes: Vec::new(),
     };
+    fetch.remove_leftovers().await?;
     fetch.clear(decision).await?;
     progress.enter(Phase::Downloading);
     for action in sides.plan() {
@@ -91,6 +91,22 @@ struct Fetch<'a> {
 }
 
 impl Fetch<'_> {
+    /// Removes what an earlier sync to this target left unfinished; nobody else works on it now.
+    async fn remove_leftovers(&self) -> Result<(), Failure> {
+        let is_own =
+            |path: &&RelPath| temporary_owner(path.name()).as_ref() == Some(&self.transfer);
+        let own = self.sides.local_leftovers.iter().filter(is_own);
+        let own: Vec<RelPath> = own.cloned().collect();
+        let tree = self.tree.clone();
+        here(move || {
+            for entry in own.iter().filter_map(|path| tree.look(path).ok().flatten()) {
+                // One that cannot be removed now is met again by the next scan.
+                let _ = tree.remove(&entry);
+            }
+        })
+        .await
+    }
+
     /// Removes what stands where something of another kind comes.
     async fn clear(&mut self, decision: &Decision) -> Result<(), Failure> {
         let mut giving_way = Vec::new();
@@ -240,10 +256,16 @@ impl Fetch<'_> {
         let done = bring(self.sides.sandbox.as_ref(), &job).await?;
         self.outcome.sent_files += done.files;
         self.outcome.sent_bytes += done.bytes;
-        for (planned, has_arrived) in files.iter().zip(&done.arrived) {
+        let stamps = self.stamps_of(&files).await?;
+        for ((planned, has_arrived), stamp) in files.iter().zip(&done.arrived).zip(stamps) {
             if !has_arrived {
                 self.changes.failed.insert(planned.local.clone());
                 self.outcome.is_incomplete = true;
+            } else if let Some(stamp) = stamp
+                && !stamp.agrees(planned.entry.stamp())
+            {
+                // It was changed there after the scan, and is here as it came.
+                self.changes.fresh.insert(planned.local.clone(), stamp);
             }
         }
         self.outcome.problem_count += done.problem_count - done.problems.len() as u64;
@@ -253,6 +275,18 @@ impl Fetch<'_> {
             self.outcome.named(&path, problem.problem);
         }
         Ok(())
+    }
+
+    /// How files look here that were brought.
+    async fn stamps_of(&self, files: &Arc<[Planned]>) -> Result<Vec<Option<Stamp>>, Failure> {
+        let (tree, files) = (self.tree.clone(), files.clone());
+        let stamp = move |planned: &Planned| {
+            let found = tree.look(&planned.local).ok().flatten();
+            found
+                .filter(|entry| entry.kind.is_file())
+                .map(|entry| entry.stamp())
+        };
+        here(move || files.iter().map(stamp).collect()).await
     }
 
     async fn bring_large(&mut self) -> Result<(), Failure> {

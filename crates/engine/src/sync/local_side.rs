@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::sync::Filter;
 use remote_sandbox_core::sync::scan::{RootKind, ScanProblem};
+use remote_sandbox_core::sync::{Filter, RelPath};
 
 use super::refusals::local_failure;
 use super::request::{SyncRequest, Way};
@@ -22,6 +22,8 @@ pub(super) struct LocalSide {
     pub(super) problems: Vec<ScanProblem>,
     pub(super) problem_count: u64,
     pub(super) filter: Filter,
+    /// The first things of ours that were still being written when they were left.
+    pub(super) temporaries: Vec<RelPath>,
 }
 
 /// Looks through a directory of this machine; one that is not there is empty.
@@ -39,6 +41,7 @@ pub(super) async fn look_here(
             problems: Vec::new(),
             problem_count: 0,
             filter,
+            temporaries: Vec::new(),
         });
     }
     let is_source = request.way == Way::Up;
@@ -62,6 +65,7 @@ pub(super) async fn look_here(
             problems: found.problems,
             problem_count: found.problem_count,
             filter,
+            temporaries: found.temporaries,
         })
     });
     let looked = looking

@@ -63,6 +63,8 @@ pub(super) struct Sides {
     pub(super) far_mounts: Vec<RelPath>,
     /// What earlier syncs there left unfinished.
     pub(super) far_leftovers: Vec<Entry>,
+    /// The same of this machine.
+    pub(super) local_leftovers: Vec<RelPath>,
     /// Whether there is a directory there.
     pub(super) far_exists: bool,
     /// A single file: its name here and its name there.
@@ -151,6 +153,7 @@ impl Sides {
         sides.filter = here.filter;
         sides.tree = here.tree;
         sides.local = here.entries;
+        sides.local_leftovers = here.temporaries;
         sides.note(&here.problems, here.problem_count);
         sides.far = there.entries;
         Ok(sides)
@@ -269,6 +272,7 @@ impl Sides {
             far_device: None,
             far_mounts: Vec::new(),
             far_leftovers: Vec::new(),
+            local_leftovers: Vec::new(),
             far_exists: false,
             lone: None,
             problems: Vec::new(),
@@ -382,7 +386,16 @@ impl Sides {
     pub(super) fn token(&self) -> Result<RunToken, Failure> {
         let mut hasher = Sha256::new();
         hasher.update(installation(&self.state)?);
-        for part in [self.request.sandbox.as_bytes(), &self.far_location()] {
+        let target = match self.request.way {
+            Way::Up => self.far_location(),
+            Way::Down => self
+                .local_root
+                .as_path()
+                .as_os_str()
+                .as_encoded_bytes()
+                .to_vec(),
+        };
+        for part in [self.request.sandbox.as_bytes(), &target] {
             hasher.update((part.len() as u64).to_be_bytes());
             hasher.update(part);
         }

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::chores::Removal;
 use remote_sandbox_core::sync::plan::Action;
 use remote_sandbox_core::sync::receive::discard_script;
 use remote_sandbox_core::sync::scan::{ScanDepth, ScanRequest, SortedBy};
+use remote_sandbox_core::sync::temporary::temporary_owner;
 use remote_sandbox_core::sync::{Entry, Kind, RelPath};
 
 use super::decide::{Decision, out_of_order};
@@ -31,11 +33,14 @@ pub(super) async fn has_python(sandbox: &dyn Sandbox) -> bool {
     answer.is_ok_and(|answer| String::from_utf8_lossy(&answer).contains("RSMCP:python3"))
 }
 
-/// Removes what earlier syncs left unfinished there a day ago or longer; whoever still works on it is given that time.
-pub(super) async fn remove_leftovers(sides: &Sides) {
+/// Removes what earlier syncs left unfinished there: what bears the mark of this target, which nobody else works on now,
+/// and what is a day old or older; whoever still works on it is given that time.
+pub(super) async fn remove_leftovers(sides: &Sides, own: &RunToken) {
     let now = i64::try_from(clock::wall().as_secs()).unwrap_or(i64::MAX);
     let old = sides.far_leftovers.iter();
-    let old = old.filter(|entry| entry.mtime.seconds.saturating_add(LEFT_FOR_S) < now);
+    let is_own = |entry: &Entry| temporary_owner(entry.path.name()).as_ref() == Some(own);
+    let is_old = |entry: &Entry| entry.mtime.seconds.saturating_add(LEFT_FOR_S) < now;
+    let old = old.filter(|entry| is_own(entry) || is_old(entry));
     let old: Vec<RelPath> = old.map(|entry| entry.path.clone()).collect();
     if !old.is_empty() {
         let far = sides.far_side();

@@ -372,7 +372,7 @@ impl Upload<'_> {
                 }
             }
         }
-        tidy::remove_leftovers(self.sides).await;
+        tidy::remove_leftovers(self.sides, &self.token).await;
         Ok(Uploaded {
             outcome: self.outcome,
             changes: self.changes,

@@ -60,7 +60,7 @@ pub(super) fn is_stale(row: &TransferRow) -> bool {
     }
 }
 
-fn report(row: TransferRow, lines: usize) -> TransferReport {
+fn report(row: TransferRow, is_stale: bool, lines: usize) -> TransferReport {
     let parse = |text: Option<&String>| {
         let value = text.and_then(|text| serde_json::from_str(text).ok());
         value.unwrap_or(Value::Null)
@@ -68,7 +68,7 @@ fn report(row: TransferRow, lines: usize) -> TransferReport {
     TransferReport {
         task_id: row.id.number(),
         status: row.status,
-        is_stale: is_stale(&row),
+        is_stale,
         progress: parse(row.progress.as_ref()),
         result: row
             .result
@@ -99,16 +99,23 @@ impl Transfers {
         lines: usize,
     ) -> Result<TransferReport, Failure> {
         let mut row = self.find(number, principal).await?;
-        if is_stale(&row) {
-            // It may have ended properly between the two looks.
+        let mut is_lost = is_stale(&row);
+        if is_lost {
+            // It may have ended properly between the two looks. What is read after its process was seen to be gone
+            // does not change any more, so this is looked at no third time.
             row = self.find(number, principal).await?;
+            is_lost = is_stale(&row);
         }
-        Ok(report(row, lines))
+        Ok(report(row, is_lost, lines))
     }
 
     /// How all transfers stand, the newest first, without their logs.
     pub(crate) async fn list(&self, principal: &str) -> Result<Vec<TransferReport>, Failure> {
         let rows = self.store.transfers(principal).await?;
-        Ok(rows.into_iter().map(|row| report(row, 0)).collect())
+        let told = rows.into_iter().map(|row| {
+            let is_lost = is_stale(&row);
+            report(row, is_lost, 0)
+        });
+        Ok(told.collect())
     }
 }

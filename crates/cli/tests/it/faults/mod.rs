@@ -11,7 +11,7 @@ mod injection;
 mod key_files;
 mod key_forms;
 mod link;
-mod namespace;
+pub(crate) mod namespace;
 mod openssh_login;
 pub(crate) mod output;
 mod protocol;

@@ -1,9 +1,22 @@
 //! Syncs in both directions, on every kind of sandbox.
 
+mod background;
+mod changing;
 mod choice;
+mod commands;
+mod cuts;
 mod deletes;
 mod down;
+mod hostile;
+mod links;
+mod mounts;
+mod obstacles;
+mod random;
+mod refusals;
+mod slow;
+mod stage;
 mod trees;
+mod volume;
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -84,18 +97,26 @@ impl Pair {
 
     /// Asserts that both trees are the same.
     fn assert_same(&self) {
-        let (here, there) = (snapshot(&self.here), snapshot(&self.there));
-        let keys = |snapshot: &Snapshot| -> Vec<String> {
-            let names = snapshot.keys();
-            names
-                .map(|name| String::from_utf8_lossy(name).into_owned())
-                .collect()
-        };
-        assert_eq!(keys(&here), keys(&there));
-        for (name, entry) in &here {
-            let name_text = String::from_utf8_lossy(name);
-            assert_eq!(Some(entry), there.get(name), "{name_text}");
-        }
+        assert_same_trees(&self.here, &self.there);
+    }
+}
+
+/// Asserts that two trees are the same, and that nothing of ours is left in either.
+fn assert_same_trees(here: &Path, there: &Path) {
+    let (here, there) = (snapshot(here), snapshot(there));
+    let keys = |snapshot: &Snapshot| -> Vec<String> {
+        let names = snapshot.keys();
+        names
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect()
+    };
+    assert_eq!(keys(&here), keys(&there));
+    for (name, (kind, mode, time, content)) in &here {
+        let name_text = String::from_utf8_lossy(name);
+        let (kind_there, mode_there, time_there, content_there) = &there[name];
+        assert_eq!((kind, mode), (kind_there, mode_there), "{name_text}");
+        assert!(content == content_there, "{name_text} has another content");
+        assert_eq!(time, time_there, "{name_text}");
     }
 }
 

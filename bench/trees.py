@@ -1,0 +1,70 @@
+"""The trees that are copied, and whether a copy is right."""
+from __future__ import annotations
+
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+
+from contestants import Failed
+
+EDITS, EDIT_BYTES, INSERTED_BYTES = 20, 4096, 1000
+PIECE_BYTES = 4 << 20
+WORDS = """and are bench build bytes call channel check copy core crate error file folder for from host if in into is line
+link list local name not of on one open path plan read remote reply root run sandbox server shell size sync task the time to
+tree value wait when with write""".split()
+
+
+def make_tree(folder: pathlib.Path, files: int, size: int, folders: int) -> None:
+    """So many files of random bytes, spread over folders."""
+    for at in range(folders):
+        (folder / f"folder{at:03}").mkdir(parents=True)
+    for at in range(files):
+        (folder / f"folder{at % folders:03}" / f"file{at:06}").write_bytes(os.urandom(size))
+
+
+def make_large(folder: pathlib.Path, size: int) -> None:
+    """One file of random bytes."""
+    folder.mkdir(parents=True)
+    with open(folder / "large", "wb") as file:
+        for _ in range(0, size, PIECE_BYTES):
+            file.write(os.urandom(PIECE_BYTES))
+
+
+def make_text(folder: pathlib.Path, size: int, seed: int) -> None:
+    """One file of words, which compresses to about a third; another seed gives another text."""
+    folder.mkdir(parents=True)
+    chosen = random.Random(seed)
+    with open(folder / "text", "wb") as file:
+        while (missing := size - file.tell()) > 0:
+            lines = (" ".join(chosen.choices(WORDS, k=12)) for _ in range(5000))
+            file.write("\n".join(lines).encode()[:missing])
+
+
+def edit_large(folder: pathlib.Path, seed: int) -> None:
+    """Edits in place, and one insertion in the middle half, which moves everything behind it."""
+    chosen, path = random.Random(seed), folder / "large"
+    size = path.stat().st_size
+    with open(path, "r+b") as file:
+        for _ in range(EDITS):
+            file.seek(chosen.randrange(size - EDIT_BYTES))
+            file.write(chosen.randbytes(EDIT_BYTES))
+        at = chosen.randrange(size // 4, size * 3 // 4)
+        file.seek(at)
+        behind = file.read()
+        file.seek(at)
+        file.write(chosen.randbytes(INSERTED_BYTES))
+        file.write(behind)
+
+
+def remove(folder: pathlib.Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def require_same(one: pathlib.Path, other: pathlib.Path) -> None:
+    """Every name and every byte."""
+    done = subprocess.run(["diff", "-rq", "--no-dereference", one, other], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Failed(f"the copy differs: {(done.stdout + done.stderr).strip()[:300]}")

@@ -1,0 +1,159 @@
+//! Files that change while they are synced (f62).
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use rstest::rstest;
+use serde_json::json;
+
+use super::stage::{Random, Stage, Way, contents};
+use super::{Pair, problems};
+use crate::files::Kind;
+
+/// Writes a file anew all the time until it is dropped.
+struct Writer {
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Writer {
+    /// Every version is one byte repeated, so that a mixture of two can be told.
+    fn start(file: std::path::PathBuf, size: usize, pause: Duration) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                let mut byte = 0_u8;
+                while !stop.load(Ordering::Relaxed) {
+                    byte = byte.wrapping_add(1);
+                    fs::write(&file, vec![byte; size]).unwrap();
+                    std::thread::sleep(pause);
+                }
+            })
+        };
+        Writer {
+            stop,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[rstest]
+#[case::small_up(Way::Up, 200_000)]
+#[case::large_up(Way::Up, 9_000_000)]
+#[case::small_down(Way::Down, 200_000)]
+#[case::large_down(Way::Down, 9_000_000)]
+#[tokio::test(flavor = "multi_thread")]
+async fn f62_file_that_changes_while_it_is_read_is_told_or_arrives_and_the_next_sync_has_it(
+    #[case] way: Way,
+    #[case] size: usize,
+) {
+    let stage = Stage::new().await;
+    stage.write(way, "busy", vec![0; size]);
+    stage.write(way, "calm", "1");
+    stage.sync(way, json!({})).await;
+    stage.write(way, "calm", "22");
+    let writer = Writer::start(
+        stage.source(way).join("busy"),
+        size,
+        Duration::from_millis(3),
+    );
+    for _ in 0..4 {
+        let reply = stage.call(way, json!({})).await;
+        assert!(!reply.is_error, "{}", reply.text);
+        let revision = &reply.json["revision"];
+        let told = problems(&reply.json);
+        assert!(
+            revision.is_string() || told.contains_key("busy"),
+            "{}",
+            reply.text
+        );
+        let now = contents(stage.target(way));
+        assert_eq!(now[std::path::Path::new("calm")], b"22");
+    }
+    drop(writer);
+    let done = stage.sync(way, json!({})).await;
+    assert_eq!(done["problem_count"], 0, "{done}");
+    stage.assert_same();
+}
+
+#[rstest]
+#[case::ssh(Kind::Ssh)]
+#[case::local(Kind::Local)]
+#[tokio::test]
+async fn f62_times_in_the_future_and_in_the_distant_past_are_kept_and_sent_once(
+    #[case] kind: Kind,
+) {
+    let pair = Pair::new(kind).await;
+    let now = SystemTime::now();
+    let times = [
+        now + Duration::from_secs(400 * 86_400),
+        SystemTime::UNIX_EPOCH + Duration::from_nanos(1),
+        SystemTime::UNIX_EPOCH - Duration::from_secs(1000),
+        SystemTime::UNIX_EPOCH + Duration::from_secs(5_000_000_000),
+    ];
+    for (number, time) in times.into_iter().enumerate() {
+        for (name, size) in [("small", 10), ("large", 8_400_000)] {
+            let name = format!("{name}{number}");
+            pair.write(&name, Random::new(number as u64).bytes(size));
+            let file = fs::File::open(pair.here.join(&name)).unwrap();
+            file.set_modified(time).unwrap();
+        }
+    }
+    pair.up(json!({})).await;
+    pair.assert_same();
+    let again = pair.up(json!({})).await;
+    assert_eq!(
+        (&again["uploaded_files"], &again["skipped_files"]),
+        (&json!(0), &json!(8))
+    );
+    let back = pair.down(json!({})).await;
+    assert_eq!(back["downloaded_files"], 0, "{back}");
+}
+
+#[rstest]
+#[case::up(Way::Up)]
+#[case::down(Way::Down)]
+#[tokio::test(flavor = "multi_thread")]
+async fn f62_files_that_vanish_meanwhile_are_told_and_the_rest_arrives(#[case] way: Way) {
+    let stage = Stage::with_large_calls().await;
+    for number in 0..400 {
+        stage.write(
+            way,
+            &format!("f{number}"),
+            Random::new(number).bytes(20_000),
+        );
+    }
+    stage.proxy.trickle(Some(4_000_000));
+    let call = stage.begin(way, json!({})).await;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    for number in 300..400 {
+        fs::remove_file(stage.source(way).join(format!("f{number}"))).unwrap();
+    }
+    let limit = super::stage::LIMIT;
+    let reply = stage.client.wait_tool_reply(call, limit).await.unwrap();
+    assert!(!reply.is_error, "{}", reply.text);
+    let now = contents(stage.target(way));
+    for (name, content) in contents(stage.source(way)) {
+        assert!(now.get(&name) == Some(&content), "{}", name.display());
+    }
+    if now.len() < 400 {
+        assert!(
+            reply.json["problem_count"].as_u64() > Some(0),
+            "{}",
+            reply.text
+        );
+        assert!(reply.json["revision"].is_null(), "{}", reply.text);
+    }
+}

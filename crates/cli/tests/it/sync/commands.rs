@@ -1,0 +1,263 @@
+//! `push`, `pull` and `transfers` on the command line.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Output};
+use std::time::{Duration, Instant};
+
+use remote_sandbox_testkit::{Sshd, process, wait_until_blocking};
+use rstest::rstest;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::assert_same_trees;
+use super::stage::{Random, unfinished};
+use crate::commands::{SOON, Surroundings, code, text, wait};
+use crate::files::{Kind, mkfifo, write};
+use crate::support::entry;
+
+/// The program with one sandbox, and a folder on each side.
+struct Here {
+    surroundings: Surroundings,
+    sshd: Option<Sshd>,
+    here: PathBuf,
+    there: PathBuf,
+    local: String,
+    remote: String,
+}
+
+impl Here {
+    fn new(kind: Kind) -> Self {
+        let (surroundings, sshd, name) = match kind {
+            Kind::Ssh => {
+                let sshd = Sshd::start();
+                let surroundings = Surroundings::new(&[entry("box", &sshd)]);
+                (surroundings, Some(sshd), "box")
+            }
+            Kind::Local => (Surroundings::with_list(""), None, "local"),
+        };
+        let first = surroundings.run(&["exec", name, "--", "pwd"]);
+        assert_eq!(code(&first), 0, "{first:?}");
+        let begin = match &sshd {
+            // Where a command begins is the account's true home.
+            Some(sshd) => sshd.dir().join("home"),
+            None => PathBuf::from(text(&first.stdout).trim_end()),
+        };
+        let here = surroundings.home.path().join("project");
+        fs::create_dir(&here).unwrap();
+        Here {
+            local: here.to_str().unwrap().to_owned(),
+            remote: format!("{name}:copy"),
+            there: begin.join("copy"),
+            surroundings,
+            sshd,
+            here,
+        }
+    }
+
+    fn push(&self, more: &[&str]) -> Output {
+        let words = [&["push", &self.local, &self.remote], more].concat();
+        self.surroundings.run(&words)
+    }
+
+    fn pull(&self, more: &[&str]) -> Output {
+        let words = [&["pull", &self.remote, &self.local], more].concat();
+        self.surroundings.run(&words)
+    }
+}
+
+#[rstest]
+#[case::ssh(Kind::Ssh)]
+#[case::local(Kind::Local)]
+fn push_and_pull_copy_and_say_so_in_one_plain_line(#[case] kind: Kind) {
+    let at = Here::new(kind);
+    write(&at.here.join("d/a"), "12345");
+    let pushed = at.push(&[]);
+    assert_eq!(code(&pushed), 0, "{pushed:?}");
+    let said = text(&pushed.stdout);
+    assert!(said.starts_with("pushed 1 files, 5 B in "), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    // No terminal, no colours and no bars.
+    assert!(
+        !said.contains('\x1b') && pushed.stderr.is_empty(),
+        "{pushed:?}"
+    );
+    assert_same_trees(&at.here, &at.there);
+    write(&at.there.join("d/a"), "123456");
+    let pulled = at.pull(&[]);
+    assert!(
+        text(&pulled.stdout).starts_with("pulled 1 files, 6 B in "),
+        "{pulled:?}"
+    );
+    assert_same_trees(&at.here, &at.there);
+    let again = text(&at.push(&[]).stdout);
+    assert!(
+        again.starts_with("pushed 0 files") && again.contains("1 unchanged"),
+        "{again}"
+    );
+}
+
+#[rstest]
+#[case::ssh(Kind::Ssh)]
+#[case::local(Kind::Local)]
+fn dry_run_prints_the_plan_and_changes_nothing(#[case] kind: Kind) {
+    let at = Here::new(kind);
+    write(&at.here.join("a"), "12345");
+    let plan = at.push(&["--dry-run"]);
+    assert_eq!(code(&plan), 0, "{plan:?}");
+    let page = text(&plan.stdout);
+    assert!(page.contains("send_file: 1, 5 B\n  a\n"), "{page}");
+    assert!(!at.there.exists());
+    let json: Value = serde_json::from_slice(&at.push(&["-n", "--json"]).stdout).unwrap();
+    assert_eq!(
+        (&json["mode"], &json["actions"][0]["bytes"]),
+        (&"dry_run".into(), &5.into())
+    );
+    assert!(!at.there.exists());
+    write(&at.there.join("b"), "1");
+    let json: Value = serde_json::from_slice(&at.pull(&["-n", "--json"]).stdout).unwrap();
+    assert_eq!(json["actions"][0]["first"][0], "b");
+    assert!(!at.here.join("b").exists());
+}
+
+#[rstest]
+#[case::ssh(Kind::Ssh)]
+#[case::local(Kind::Local)]
+fn json_is_what_the_tool_returns_and_nothing_else(#[case] kind: Kind) {
+    let at = Here::new(kind);
+    write(&at.here.join("a"), "12345");
+    let pushed = at.push(&["--json"]);
+    let json: Value = serde_json::from_slice(&pushed.stdout).unwrap();
+    assert_eq!(
+        (&json["mode"], &json["uploaded_files"]),
+        (&"inline".into(), &1.into())
+    );
+    assert!(
+        json["revision"].is_string() && pushed.stderr.is_empty(),
+        "{pushed:?}"
+    );
+    write(&at.there.join("b"), "1");
+    let json: Value = serde_json::from_slice(&at.pull(&["--json"]).stdout).unwrap();
+    assert_eq!(json["downloaded_files"], 1);
+}
+
+#[rstest]
+#[case::ssh(Kind::Ssh)]
+#[case::local(Kind::Local)]
+fn exit_code_tells_what_was_not_copied(#[case] kind: Kind) {
+    let at = Here::new(kind);
+    write(&at.here.join("a"), "1");
+    mkfifo(&at.here.join("pipe"));
+    let partly = at.push(&[]);
+    assert_eq!(code(&partly), 1, "{partly:?}");
+    assert!(
+        text(&partly.stderr).contains("pipe: it is a special file"),
+        "{partly:?}"
+    );
+    assert_eq!(fs::read(at.there.join("a")).unwrap(), b"1");
+    let nothing = at.surroundings.run(&["push", "/etc/shadow", &at.remote]);
+    assert_eq!(code(&nothing), 125, "{nothing:?}");
+    assert!(text(&nothing.stderr).contains("/etc/shadow"), "{nothing:?}");
+    let gone = format!("{}/gone", at.remote);
+    let missing = at.surroundings.run(&["pull", &gone, &at.local]);
+    assert_eq!(code(&missing), 125, "{missing:?}");
+    assert!(
+        text(&missing.stderr).contains("does not exist"),
+        "{missing:?}"
+    );
+    let unknown = at.surroundings.run(&["push", &at.local, "nobody:x"]);
+    assert_eq!(code(&unknown), 125, "{unknown:?}");
+    for number in 0..30 {
+        write(&at.there.join(format!("x{number}")), "1");
+    }
+    fs::remove_file(at.here.join("pipe")).unwrap();
+    let refused = at.push(&["--delete-extras"]);
+    assert_eq!(code(&refused), 125, "{refused:?}");
+    let agreed = at.push(&["--delete-extras", "--confirm-delete", "30"]);
+    assert_eq!(code(&agreed), 0, "{agreed:?}");
+    assert!(text(&agreed.stdout).contains("30 deleted"), "{agreed:?}");
+    assert_same_trees(&at.here, &at.there);
+}
+
+/// Starts a push of so much that it can be stopped in the middle.
+fn push_much(at: &Here) -> Child {
+    for number in 0..2000 {
+        write(
+            &at.here.join(format!("f{number}")),
+            Random::new(number).bytes(60_000),
+        );
+    }
+    let words = ["push", &at.local, &at.remote];
+    let child = at.surroundings.command(&words).spawn().unwrap();
+    let begins = || !unfinished(&at.there).is_empty();
+    assert!(wait_until_blocking(SOON, begins), "nothing arrives");
+    child
+}
+
+#[rstest]
+#[case::ssh(Kind::Ssh)]
+#[case::local(Kind::Local)]
+fn push_that_is_interrupted_ends_with_130_and_leaves_nothing_unfinished(#[case] kind: Kind) {
+    let at = Here::new(kind);
+    let child = push_much(&at);
+    let began = Instant::now();
+    process::signal(child.id(), Signal::INT);
+    let ended = wait(child);
+    assert_eq!(code(&ended), 130, "{ended:?}");
+    assert!(
+        began.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        began.elapsed()
+    );
+    let is_clean = || unfinished(&at.there).is_empty();
+    assert!(
+        wait_until_blocking(SOON, is_clean),
+        "{:?}",
+        unfinished(&at.there)
+    );
+    let rest = at.push(&[]);
+    assert_eq!(code(&rest), 0, "{rest:?}");
+    assert_same_trees(&at.here, &at.there);
+}
+
+#[test]
+fn push_whose_link_is_lost_ends_with_255_and_the_next_one_goes_on() {
+    let at = Here::new(Kind::Ssh);
+    let child = push_much(&at);
+    at.sshd.as_ref().unwrap().kill_sessions();
+    let ended = wait(child);
+    assert_eq!(code(&ended), 255, "{ended:?}");
+    let rest = at.push(&[]);
+    assert_eq!(code(&rest), 0, "{rest:?}");
+    assert_same_trees(&at.here, &at.there);
+}
+
+#[test]
+fn bar_is_drawn_on_a_terminal_and_without_colours_where_none_are_wanted() {
+    let at = Here::new(Kind::Ssh);
+    for number in 0..300 {
+        write(
+            &at.here.join(format!("f{number}")),
+            Random::new(number).bytes(60_000),
+        );
+    }
+    for (number, variables) in ["", "NO_COLOR=1 "].into_iter().enumerate() {
+        let remote = format!("{}{number}", at.remote);
+        let program = crate::support::program();
+        let command = format!(
+            "{variables}{} push {} {remote}",
+            program.display(),
+            at.local
+        );
+        let mut script = at.surroundings.start("script");
+        script
+            .args(["-qec", &command, "/dev/null"])
+            .env("TERM", "xterm");
+        let output = script.output().unwrap();
+        let said = text(&output.stdout);
+        assert!(said.contains("pushed 300 files"), "{said}");
+        if number == 1 {
+            assert!(!said.contains("\x1b[3"), "{said:?}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Many files, deep trees and files with holes (f64).
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use remote_sandbox_testkit::wait_until;
+use rstest::rstest;
+use serde_json::json;
+
+use super::stage::{LIMIT, Stage, Way};
+
+/// What the whole program may use at most, in kB.
+const MOST_MEMORY: u64 = 60_000;
+
+fn peak_kb(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    number.unwrap().parse().unwrap()
+}
+
+fn plant(root: &Path, files: usize) {
+    for folder in 0..files / 100 {
+        let folder = root.join(format!("d{}/e{folder}", folder % 10));
+        fs::create_dir_all(&folder).unwrap();
+        for file in 0..100 {
+            fs::write(folder.join(format!("file number {file}")), file.to_string()).unwrap();
+        }
+    }
+}
+
+fn sent(way: Way) -> &'static str {
+    match way {
+        Way::Up => "uploaded_files",
+        Way::Down => "downloaded_files",
+    }
+}
+
+async fn many_files(way: Way, files: usize) {
+    let stage = Stage::with_large_calls().await;
+    plant(stage.source(way), files);
+    let call = stage.begin(way, json!({})).await;
+    let limit = Duration::from_secs(900);
+    let reply = stage.client.wait_tool_reply(call, limit).await.unwrap();
+    assert_eq!(reply.json[sent(way)], files, "{}", reply.text);
+    assert_eq!(reply.json["problem_count"], 0, "{}", reply.text);
+    let again = stage.sync(way, json!({})).await;
+    assert_eq!(again[sent(way)], 0, "{again}");
+    assert_eq!(again["skipped_files"], files, "{again}");
+    assert_eq!(again["revision"], reply.json["revision"]);
+    let peak = peak_kb(stage.client.pid());
+    assert!(peak < MOST_MEMORY, "{peak} kB");
+    stage.assert_same();
+}
+
+#[rstest]
+#[case::up(Way::Up)]
+#[case::down(Way::Down)]
+#[tokio::test(flavor = "multi_thread")]
+async fn f64_twenty_thousand_files_are_synced_in_bounded_memory_and_sent_once(#[case] way: Way) {
+    many_files(way, 20_000).await;
+}
+
+#[rstest]
+#[case::up(Way::Up)]
+#[case::down(Way::Down)]
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes: two hundred thousand files"]
+async fn f64_two_hundred_thousand_files_are_synced_in_bounded_memory_and_sent_once(
+    #[case] way: Way,
+) {
+    many_files(way, 200_000).await;
+}
+
+#[rstest]
+#[case::up(Way::Up)]
+#[case::down(Way::Down)]
+#[tokio::test(flavor = "multi_thread")]
+async fn f64_tree_of_a_thousand_levels_arrives(#[case] way: Way) {
+    let stage = Stage::new().await;
+    let deep = vec!["d"; 1000].join("/");
+    fs::create_dir_all(stage.source(way).join(&deep)).unwrap();
+    stage.write(way, &format!("{deep}/bottom"), "1");
+    // More directories than files go within one call.
+    let done = stage.sync(way, json!({})).await;
+    assert_eq!(done["problem_count"], 0, "{done}");
+    stage.assert_same();
+    let again = stage.sync(way, json!({})).await;
+    assert_eq!(again[sent(way)], 0, "{again}");
+}
+
+#[rstest]
+#[case::up(Way::Up)]
+#[case::down(Way::Down)]
+#[tokio::test(flavor = "multi_thread")]
+async fn f64_call_that_is_cancelled_ends_within_two_seconds_and_nothing_unfinished_stays(
+    #[case] way: Way,
+) {
+    let stage = Stage::with_large_calls().await;
+    for number in 0..300 {
+        let bytes = super::stage::Random::new(number).bytes(40_000);
+        stage.write(way, &format!("d{}/f{number}", number % 5), bytes);
+    }
+    stage.proxy.trickle(Some(2_000_000));
+    let call = stage.begin(way, json!({})).await;
+    let before = stage
+        .proxy
+        .bytes(remote_sandbox_testkit::Direction::ToServer)
+        + stage
+            .proxy
+            .bytes(remote_sandbox_testkit::Direction::ToClient);
+    let moves = || {
+        let now = stage
+            .proxy
+            .bytes(remote_sandbox_testkit::Direction::ToServer)
+            + stage
+                .proxy
+                .bytes(remote_sandbox_testkit::Direction::ToClient);
+        now > before + 2_000_000
+    };
+    assert!(wait_until(LIMIT, moves).await);
+    stage.client.cancel(call).await;
+    let began = Instant::now();
+    stage.proxy.trickle(None);
+    // The target is free again once it has ended.
+    loop {
+        let reply = stage.call(way, json!({"dry_run": true})).await;
+        assert!(!reply.is_error, "{}", reply.text);
+        let is_clean = super::stage::unfinished(stage.target(way)).is_empty();
+        if is_clean {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(2), "still at work");
+    }
+    let source = super::stage::contents(stage.source(way));
+    for (name, content) in super::stage::contents(stage.target(way)) {
+        assert!(source.get(&name) == Some(&content), "{}", name.display());
+    }
+    stage.sync(way, json!({})).await;
+    stage.assert_same();
+}
+
+#[rstest]
+#[case::up(Way::Up)]
+#[case::down(Way::Down)]
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes: a file of two gibibytes"]
+async fn f64_file_of_two_gibibytes_with_holes_arrives_in_bounded_memory(#[case] way: Way) {
+    use std::os::unix::fs::FileExt;
+    let size = (2_u64 << 30) + 4097;
+    let stage = Stage::with_large_calls().await;
+    fs::create_dir_all(stage.source(way)).unwrap();
+    let file = fs::File::create(stage.source(way).join("holes")).unwrap();
+    file.set_len(size).unwrap();
+    for at in [0, 1 << 31, size - 3] {
+        file.write_all_at(b"end", at).unwrap();
+    }
+    let call = stage.begin(way, json!({})).await;
+    let limit = Duration::from_secs(900);
+    let reply = stage.client.wait_tool_reply(call, limit).await.unwrap();
+    assert_eq!(reply.json[sent(way)], 1, "{}", reply.text);
+    let peak = peak_kb(stage.client.pid());
+    assert!(peak < MOST_MEMORY, "{peak} kB");
+    let same = std::process::Command::new("cmp")
+        .arg(stage.here.join("holes"))
+        .arg(stage.there.join("holes"))
+        .status();
+    assert!(same.unwrap().success());
+}
