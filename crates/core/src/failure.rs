@@ -157,9 +157,7 @@ impl Code {
             Code::LinkLost => {
                 "The connection broke: a command may still be running and was not started again; a sync goes on where it stopped when it is called again."
             }
-            Code::Busy => {
-                "The host has no free session, or another sync to the same target is under way; try again later."
-            }
+            Code::Busy => "The host has no free session, or the target of a sync is in use.",
             Code::RemoteRefused => {
                 "The login worked, but the host would not start a shell or the command; its own words follow."
             }

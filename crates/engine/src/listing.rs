@@ -17,8 +17,8 @@ use crate::fsio::{self, FileError};
 /// Entries of one run in a file; about 10 MB while they are sorted.
 const RUN: usize = 50_000;
 
-/// So many runs can be merged; together with the length of a run this bounds a tree to 25 million entries.
-const MOST_RUNS: usize = 500;
+/// So many runs can be merged; together with the length of a run this bounds a tree to a million entries and a quarter.
+const MOST_RUNS: usize = 20;
 
 /// Bytes that are read at once from each run.
 const WINDOW: usize = 64 * 1024;

@@ -16,7 +16,9 @@ use tokio::time::Instant;
 
 use crate::doctor::StepLog;
 use crate::shell::ByteStream;
-/// A conversation about files, in the protocol that SSH hosts speak.
+/// Conversations about files, in the protocol that SSH hosts speak.
+pub use crate::ssh::sftp as conversation;
+/// A conversation about files.
 pub use crate::ssh::sftp::Client as FileConversation;
 
 /// One of the two streams of a command.

@@ -145,7 +145,7 @@ fn publish(batch: &Batch) -> String {
         }
     }
     for directory in &batch.directories {
-        script.push_str(&relative("to", Some(directory)));
+        script.push_str(&relative("to", Some(&directory.path)));
         script.push_str("mkdir -p \"$to\"\n");
     }
     for (folder, directory) in &folders {

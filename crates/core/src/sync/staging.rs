@@ -54,7 +54,7 @@ pub struct Batch {
     /// Folders within these, empty after the renames.
     pub inner_folders: Vec<RelPath>,
     /// Directories that are made before the renames, each after the one it lies in.
-    pub directories: Vec<RelPath>,
+    pub directories: Vec<Entry>,
     /// How many bytes the files in it have.
     pub bytes: u64,
 }
@@ -152,7 +152,7 @@ impl<'a> Stager<'a> {
             _ => return,
         };
         if source.kind.is_directory() && self.lies_behind_link(&source.path) {
-            self.batch.directories.push(source.path.clone());
+            self.batch.directories.push(source.clone());
             // It has to be there before what is in it; so the folder of its parent is the first to be made.
             let _ = self.place_in_parent(&source.path);
             return;

@@ -184,7 +184,7 @@ fn directories_behind_a_link_are_made_one_by_one() {
     stager.add(make("l/d"));
     stager.add(send("l/d/x", 1));
     let batch = stager.take().unwrap();
-    assert_eq!(batch.directories, [path("l/d")]);
+    assert_eq!(batch.directories, [directory("l/d")]);
     let (staged, renames) = texts(&batch);
     assert_eq!(staged, ["l/T/2/x"]);
     assert_eq!(renames, pairs(&[("l/T/2/x", "l/d/x")]));

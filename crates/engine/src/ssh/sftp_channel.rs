@@ -149,4 +149,4 @@ impl<S: AsyncRead + Unpin, K: Unpin> AsyncRead for With<S, K> {
 
 #[cfg(test)]
 #[path = "sftp_channel_tests.rs"]
-pub(super) mod tests;
+pub(crate) mod tests;

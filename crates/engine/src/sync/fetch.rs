@@ -347,7 +347,7 @@ impl Fetch<'_> {
         };
         let received = download_large(self.sides.sandbox.as_ref(), job).await;
         if let Err(error) = &received
-            && (matches!(error, LargeError::Changed { .. }) || is_full_here(error))
+            && is_of_no_use(error)
         {
             new.discard();
         }
@@ -379,6 +379,13 @@ impl Fetch<'_> {
             changes: self.changes,
         })
     }
+}
+
+/// Whether what has come of a file does not help the next attempt.
+fn is_of_no_use(error: &LargeError) -> bool {
+    let has_other_way =
+        matches!(error, LargeError::Unreachable(failure) if failure.code == Code::Unsupported);
+    has_other_way || matches!(error, LargeError::Changed { .. }) || is_full_here(error)
 }
 
 /// Whether this machine has no room left.

@@ -16,7 +16,7 @@ use super::pack::{PackFault, Packed};
 use super::send::{Sender, Sent, remote_path};
 use crate::beneath::stamp_of;
 use crate::sandbox::FileConversation;
-use crate::ssh::sftp::SftpError;
+use crate::sandbox::conversation::SftpError;
 
 /// Files under way at the same time.
 const FILES: usize = 256;

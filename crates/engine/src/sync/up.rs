@@ -203,6 +203,10 @@ impl Upload<'_> {
                 }
                 Err(SendError::Failed(failure)) => return Err(failure),
             };
+            for directory in &batch.directories {
+                self.outcome.made_dirs += 1;
+                self.set_later(directory.path.clone(), directory.carried_mode());
+            }
             let count = sent.packed.count;
             self.account(&batch, sent);
             let mut stager = Stager::new(self.token.clone(), regions);

@@ -62,6 +62,9 @@ impl Transfers {
             match self.store.begin_transfer(new).await? {
                 Begun::New(row) => return self.launch(&row).await,
                 Begun::Same(row) if is_stale(&row) => self.put_away(row.id).await?,
+                Begun::Same(row) if !is_same_request(&row, &request) => {
+                    return Err(other_request(&row));
+                }
                 Begun::Same(row) => return Ok(Started::of(&row, row.worker.as_ref(), true)),
             }
         }
@@ -207,6 +210,21 @@ impl TransferEnd {
             error: None,
         }
     }
+}
+
+/// Whether a transfer under way does what is wanted now.
+fn is_same_request(row: &TransferRow, request: &SyncRequest) -> bool {
+    serde_json::from_str::<SyncRequest>(&row.request).is_ok_and(|other| other == *request)
+}
+
+fn other_request(row: &TransferRow) -> Failure {
+    let text = format!(
+        "transfer task {} of the same two paths is under way with other options",
+        row.id
+    );
+    Failure::new(Code::Busy, text)
+        .hint("wait for it, or end it with cancel_file_transfer_task")
+        .retry()
 }
 
 /// Figures of a transfer that never had any.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use remote_sandbox_testkit::{Direction, wait_until};
 use rstest::rstest;
 use serde_json::json;
 
-use super::stage::{Random, Stage, Way, contents};
+use super::stage::{LIMIT, Random, Stage, Way, contents};
 use super::{Pair, problems};
 use crate::files::Kind;
 
@@ -136,13 +137,18 @@ async fn f62_files_that_vanish_meanwhile_are_told_and_the_rest_arrives(#[case] w
         );
     }
     stage.proxy.trickle(Some(4_000_000));
+    let direction = match way {
+        Way::Up => Direction::ToServer,
+        Way::Down => Direction::ToClient,
+    };
+    let before = stage.proxy.bytes(direction);
     let call = stage.begin(way, json!({})).await;
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    let moves = || stage.proxy.bytes(direction) > before + 1_000_000;
+    assert!(wait_until(LIMIT, moves).await);
     for number in 300..400 {
         fs::remove_file(stage.source(way).join(format!("f{number}"))).unwrap();
     }
-    let limit = super::stage::LIMIT;
-    let reply = stage.client.wait_tool_reply(call, limit).await.unwrap();
+    let reply = stage.client.wait_tool_reply(call, LIMIT).await.unwrap();
     assert!(!reply.is_error, "{}", reply.text);
     let now = contents(stage.target(way));
     for (name, content) in contents(stage.source(way)) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use remote_sandbox_testkit::process;
 use remote_sandbox_testkit::proxy::Direction;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::obstacles::Disk;
 use super::stage::{Random, Stage, Way, contents};
@@ -99,7 +99,7 @@ async fn trouble(stage: &mut Stage, random: &mut Random, way: Way, trouble: Trou
             stage
                 .proxy
                 .cut_after(1 + random.below(4_000_000), direction);
-            stage.call(way, more).await;
+            to_its_end(stage, way, more).await;
             stage.proxy.cut_after(u64::MAX, direction);
         }
         Trouble::KillServer => {
@@ -118,9 +118,17 @@ async fn trouble(stage: &mut Stage, random: &mut Random, way: Way, trouble: Trou
             let ballast = stage.target(way).join(".ballast-of-the-test");
             let room = 1 + random.below(400_000);
             fill(&ballast, room);
-            stage.call(way, more).await;
+            to_its_end(stage, way, more).await;
             fs::remove_file(&ballast).unwrap();
         }
+    }
+}
+
+/// Syncs and waits for the end, whatever that is; a further call would only find one that still works.
+async fn to_its_end(stage: &Stage, way: Way, more: Value) {
+    let reply = stage.call(way, more).await;
+    if let Some(task) = reply.json["task_id"].as_u64() {
+        stage.wait(task).await;
     }
 }
 

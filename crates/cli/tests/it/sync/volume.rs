@@ -94,7 +94,7 @@ async fn f64_tree_of_a_thousand_levels_arrives(#[case] way: Way) {
 #[case::up(Way::Up)]
 #[case::down(Way::Down)]
 #[tokio::test(flavor = "multi_thread")]
-async fn f64_call_that_is_cancelled_ends_within_two_seconds_and_nothing_unfinished_stays(
+async fn f64_call_that_is_cancelled_ends_within_two_seconds_and_the_next_one_leaves_nothing_unfinished(
     #[case] way: Way,
 ) {
     let stage = Stage::with_large_calls().await;
@@ -123,21 +123,20 @@ async fn f64_call_that_is_cancelled_ends_within_two_seconds_and_nothing_unfinish
     stage.client.cancel(call).await;
     let began = Instant::now();
     stage.proxy.trickle(None);
-    // The target is free again once it has ended.
-    loop {
-        let reply = stage.call(way, json!({"dry_run": true})).await;
-        assert!(!reply.is_error, "{}", reply.text);
-        let is_clean = super::stage::unfinished(stage.target(way)).is_empty();
-        if is_clean {
-            break;
-        }
-        assert!(began.elapsed() < Duration::from_secs(2), "still at work");
-    }
     let source = super::stage::contents(stage.source(way));
     for (name, content) in super::stage::contents(stage.target(way)) {
         assert!(source.get(&name) == Some(&content), "{}", name.display());
     }
-    stage.sync(way, json!({})).await;
+    // The target is free again once it has ended, and what it left goes with the next sync at the latest.
+    loop {
+        let reply = stage.call(way, json!({})).await;
+        if !reply.is_error {
+            break;
+        }
+        assert_eq!(reply.json["code"], "busy", "{}", reply.text);
+        assert!(began.elapsed() < Duration::from_secs(2), "still at work");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     stage.assert_same();
 }
 

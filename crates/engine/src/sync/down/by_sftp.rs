@@ -13,7 +13,7 @@ use super::by_tar::Tally;
 use super::store::{Attributes, Store, too_large};
 use super::unpack::Moved;
 use super::{DownDone, DownError, DownJob, Planned};
-use crate::ssh::sftp::{Client, SftpError};
+use crate::sandbox::conversation::{Client, SftpError};
 
 /// Files under way at the same time, where the server allows as many to be open.
 const MOST_FILES: usize = 256;
@@ -234,7 +234,11 @@ fn write(
         match steps.blocking_recv() {
             // Nobody wants it any more; with the store every temporary file goes.
             None => return Err(DownError::Writer),
-            Some(Step::End) => return Ok(store),
+            Some(Step::End) => {
+                // Whether a file changed was looked at when it was closed.
+                store.settle("")?;
+                return Ok(store);
+            }
             Some(Step::Begin(number, size_bytes)) => store.begin(number, size_bytes)?,
             Some(Step::Content(number, bytes)) => {
                 store.content(number, &bytes)?;

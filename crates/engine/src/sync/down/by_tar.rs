@@ -32,8 +32,8 @@ const MOST_WORDS: usize = 400;
 /// What goes to the thread that writes.
 enum Piece {
     Bytes(Bytes),
-    /// The archive is over, and the program that packed it ended.
-    End,
+    /// The archive is over, and the program that packed it ended with these complaints.
+    End(String),
 }
 
 /// What has been done since somebody last looked.
@@ -121,7 +121,11 @@ async fn one_archive(
     };
     let end = if is_whole {
         let end = ended(stream).await?;
-        let _ = pieces.send(Piece::End).await;
+        let complaints = match end.exit_code {
+            Some(0) => String::new(),
+            _ => end.words.clone(),
+        };
+        let _ = pieces.send(Piece::End(complaints)).await;
         Some(end)
     } else {
         drop(stream);
@@ -210,9 +214,10 @@ fn write(
                     return Ok((store, true));
                 }
             }
-            Some(Piece::End) => {
+            Some(Piece::End(complaints)) => {
                 let again = unpacking.again;
                 unpacking.finish()?;
+                store.settle(&complaints)?;
                 return Ok((store, again));
             }
         }

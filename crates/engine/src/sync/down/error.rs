@@ -4,8 +4,8 @@ use remote_sandbox_core::archive::ArchiveError;
 use remote_sandbox_core::failure::{Code, Failure};
 
 use crate::beneath::BeneathError;
+use crate::sandbox::conversation::SftpError;
 use crate::shell::StreamError;
-use crate::ssh::sftp::SftpError;
 
 /// Why a download ended; what is here already is complete.
 #[derive(Debug, thiserror::Error)]

@@ -10,6 +10,13 @@ use remote_sandbox_core::sync::{Mtime, RelPath};
 
 use super::{DownDone, DownError, Planned};
 use crate::beneath::{BeneathError, NewFile, Tree};
+use crate::clock;
+
+/// What was changed within this time may still be changing.
+const LATELY_S: i64 = 600;
+
+/// So many files may wait for the end of an archive; each keeps a descriptor.
+const MOST_DEFERRED: usize = 200;
 
 /// Bytes that are copied at once.
 const CHUNK: usize = 128 * 1024;
@@ -41,6 +48,8 @@ pub(super) struct Store {
     by_path: Vec<u32>,
     states: Vec<State>,
     open: BTreeMap<usize, Open>,
+    /// Files that may be changing, whole as far as one can tell; they get their names when the host has not complained.
+    deferred: Vec<(usize, Open, Attributes)>,
     done: DownDone,
 }
 
@@ -60,6 +69,7 @@ impl Store {
             files,
             by_path,
             open: BTreeMap::new(),
+            deferred: Vec::new(),
             done: DownDone::default(),
         }
     }
@@ -147,10 +157,50 @@ impl Store {
         }
     }
 
-    /// Gives a complete file its name.
+    /// Gives a complete file its name, or lets it wait for the end of the archive when it was changed lately.
     pub(super) fn finish(&mut self, number: usize, said: Attributes) -> Result<bool, DownError> {
-        let (Some(open), Some(planned)) = (self.open.remove(&number), self.files.get(number))
-        else {
+        let Some(open) = self.open.remove(&number) else {
+            return Ok(false);
+        };
+        if self.deferred.len() < MOST_DEFERRED && self.files.get(number).is_some_and(may_change) {
+            self.deferred.push((number, open, said));
+            return Ok(true);
+        }
+        self.commit(number, open, said)
+    }
+
+    /// Gives the files that waited their names, but not those that the host complained of.
+    pub(super) fn settle(&mut self, complaints: &str) -> Result<(), DownError> {
+        for (number, open, said) in std::mem::take(&mut self.deferred) {
+            match self.is_named(number, complaints) {
+                true => self.fail(number, "it was changed while it was read"),
+                false => {
+                    self.commit(number, open, said)?;
+                }
+            }
+        }
+        if !complaints.is_empty() {
+            for number in 0..self.states.len() {
+                if self.state(number) == State::Arrived && self.is_named(number, complaints) {
+                    self.fail(number, "it was changed while it was read; sync again");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_named(&self, number: usize, complaints: &str) -> bool {
+        let Some(planned) = self.files.get(number).filter(|_| !complaints.is_empty()) else {
+            return false;
+        };
+        let name = planned.entry.path.shown().text;
+        [": file changed", ": File shrank", ": file shrank"]
+            .iter()
+            .any(|words| complaints.contains(&format!("{name}{words}")))
+    }
+
+    fn commit(&mut self, number: usize, open: Open, said: Attributes) -> Result<bool, DownError> {
+        let Some(planned) = self.files.get(number) else {
             return Ok(false);
         };
         let mtime = exact_time(planned, said.mtime);
@@ -230,6 +280,17 @@ impl Store {
         self.done.arrived = arrived.collect();
         self.done
     }
+}
+
+/// Whether a file was changed so lately that it may be again while it is read. One with several names is copied from
+/// where it lies, and cannot wait.
+fn may_change(planned: &Planned) -> bool {
+    let now = i64::try_from(clock::wall().as_secs()).unwrap_or(i64::MAX);
+    let has_one_name = planned
+        .entry
+        .identity
+        .is_none_or(|identity| identity.links <= 1);
+    has_one_name && planned.entry.mtime.seconds.saturating_add(LATELY_S) > now
 }
 
 fn path_of(files: &[Planned], number: u32) -> Option<&RelPath> {

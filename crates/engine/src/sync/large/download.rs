@@ -11,7 +11,7 @@ use super::place::Place;
 use super::resume::right_prefix;
 use super::source::Source;
 use crate::sandbox::Sandbox;
-use crate::ssh::sftp::{Client, File};
+use crate::sandbox::conversation::{Client, File};
 use crate::sync::Progress;
 
 /// Bytes that may be asked for ahead; the conversation has a bound of its own below that.

@@ -4,7 +4,7 @@ use std::io;
 
 use remote_sandbox_core::failure::Failure;
 
-use crate::ssh::sftp::SftpError;
+use crate::sandbox::conversation::SftpError;
 
 /// Why a large file did not arrive.
 #[derive(Debug, thiserror::Error)]

@@ -26,6 +26,9 @@ pub(crate) use upload::{LargeUp, upload_large};
 #[path = "download_tests.rs"]
 mod download_tests;
 #[cfg(test)]
+#[path = "host_tests.rs"]
+mod host_tests;
+#[cfg(test)]
 mod testing;
 #[cfg(test)]
 #[path = "upload_tests.rs"]

@@ -9,7 +9,7 @@ use remote_sandbox_core::sync::{Entry, RelPath};
 use sha2::{Digest, Sha256};
 
 use super::error::LargeError;
-use crate::ssh::sftp::{Client, File, SftpError};
+use crate::sandbox::conversation::{Client, File, SftpError};
 
 /// While it is written, nobody else may read it.
 const UNFINISHED_MODE: u32 = 0o600;

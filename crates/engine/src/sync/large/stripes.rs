@@ -15,7 +15,7 @@ use super::place::Place;
 use super::source::Source;
 use crate::clock;
 use crate::sandbox::Sandbox;
-use crate::ssh::sftp::{File, SftpError};
+use crate::sandbox::conversation::{File, SftpError};
 use crate::sync::Progress;
 
 /// Bytes that are taken from the queue at once. A slow channel holds up no more than a few of these.

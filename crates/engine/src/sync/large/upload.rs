@@ -13,7 +13,7 @@ use super::resume::{everything, missing_ranges};
 use super::source::Source;
 use super::stripes::{Pace, Stripes};
 use crate::sandbox::Sandbox;
-use crate::ssh::sftp::{Client, File};
+use crate::sandbox::conversation::{Client, File};
 use crate::sync::Progress;
 
 /// What takes less time than this is sent as a whole; finding out what changed takes about as long.

@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 use super::{Definition, Label, Nature, given};
 use crate::mcp::render::Reply;
 
-const UP: &str = "Copy a local file or directory to a sandbox: only what changed, modes and times kept, each file whole or not at all. Large syncs answer at once with a task_id (check_file_transfer_task). dry_run shows the plan; delete_extras removes what the source lacks.";
-const DOWN: &str = "Copy a file or directory of a sandbox to this machine, only what changed. Local edits are kept and reported unless overwrite. Large syncs answer at once with a task_id (check_file_transfer_task). dry_run shows the plan.";
+const UP: &str =
+    "Copy a local file or directory to a sandbox, only what changed. A large one gives a task_id.";
+const DOWN: &str = "Copy a file or directory of a sandbox here, only what changed. Local edits stay unless overwrite.";
 const BACKGROUND: &str = "sync_local_to_remote, always in the background; answers with a task_id.";
 
 const COPIES: Nature = Nature {
@@ -66,12 +67,10 @@ pub(super) fn advanced() -> Vec<Definition> {
 struct UpParams {
     #[serde(default = "here")]
     local_path: String,
-    /// Ends in / for a directory
     #[serde(default = "here")]
     remote_path: String,
     #[serde(default)]
     delete_extras: bool,
-    /// Patterns as in .gitignore, last match wins
     #[serde(default)]
     excludes: Option<Vec<String>>,
     #[serde(default)]
@@ -80,7 +79,6 @@ struct UpParams {
     sandbox_name: Option<String>,
     #[serde(default)]
     use_gitignore: bool,
-    /// Compare content
     #[serde(default)]
     checksum: bool,
     #[serde(default)]
@@ -89,7 +87,6 @@ struct UpParams {
     keep_dirlinks: bool,
     #[serde(default)]
     dry_run: bool,
-    /// Number of deletions agreed to
     #[serde(default)]
     confirm_delete: Option<i64>,
 }
@@ -115,7 +112,6 @@ struct DownParams {
     checksum: bool,
     #[serde(default)]
     follow_links: bool,
-    /// Local edits may be lost
     #[serde(default)]
     overwrite: bool,
     #[serde(default)]

@@ -28,7 +28,7 @@ pub(super) fn definitions() -> Vec<Definition> {
         Label {
             name: "check_file_transfer_task",
             title: "Check a transfer",
-            description: "Status and progress of a sync that goes on in the background, and its result once it has ended. stale means that its process is gone: sync again.",
+            description: "Progress or result of a background sync (stale: sync again).",
             nature: Nature::READS,
             core: false,
         }
@@ -36,7 +36,7 @@ pub(super) fn definitions() -> Vec<Definition> {
         Label {
             name: "cancel_file_transfer_task",
             title: "Cancel a transfer",
-            description: "End a background sync. Files are left complete, old or new; syncing again continues.",
+            description: "End a background sync; syncing again continues.",
             nature: Nature::ENDS,
             core: false,
         }
