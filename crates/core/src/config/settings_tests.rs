@@ -23,11 +23,11 @@ use crate::config::*;
 )]
 #[case(
     "toolsets=['containers','gpus']",
-    "/c.toml:1: `toolsets`: must be a list of these words: containers"
+    "/c.toml:1: `toolsets`: must be a list of these words: containers, advanced"
 )]
 #[case(
     "toolsets=true",
-    "/c.toml:1: `toolsets`: must be a list of these words: containers"
+    "/c.toml:1: `toolsets`: must be a list of these words: containers, advanced"
 )]
 #[case(
     "[sandbox]\nhost='h'",
@@ -96,7 +96,7 @@ fn environment_setting_that_is_garbage_leaves_the_file_in_force() {
             "REMOTE_SANDBOX_EXPOSE_ADVANCED_TOOLS: must be one of 1, true, yes, on, 0, false, no, off; it is ignored",
             "REMOTE_SANDBOX_INLINE_SYNC_MAX_BYTES: must be a whole number; it is ignored",
             "REMOTE_SANDBOX_RESULT_STYLE: must be \"json\" or \"text\"; it is ignored",
-            "REMOTE_SANDBOX_TOOLSETS: must be a list of these words: containers; it is ignored"
+            "REMOTE_SANDBOX_TOOLSETS: must be a list of these words: containers, advanced; it is ignored"
         ]
     );
 }

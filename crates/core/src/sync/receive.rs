@@ -37,6 +37,8 @@ pub struct Received {
     pub published: bool,
     /// What could not be renamed, by its place in the folders.
     pub left: Vec<RelPath>,
+    /// Whether times arrive to the nanosecond; some programs keep whole seconds.
+    pub keeps_fractions: bool,
     /// Whether the archive was not even looked at, for want of a program that unpacks it.
     pub has_no_gzip: bool,
 }
@@ -76,6 +78,7 @@ pub fn receive_script(
         Packing::Gzip => "gzip -dc | tar -xpof -\n",
     });
     script.push_str("status=$?; say tar:$status\n");
+    script.push_str("case $(tar --version 2>/dev/null) in *GNU*|*bsdtar*) say fractions;; esac\n");
     if publishing == Publishing::AtOnce {
         // On a full disk the seal, which is empty, may still have found its place.
         let _ = writeln!(
@@ -182,8 +185,10 @@ pub fn parse_received(mark: &RunToken, output: &[u8], publishing: Publishing) ->
             published: false,
             left: Vec::new(),
             has_no_gzip: true,
+            keeps_fractions: false,
         });
     }
+    let keeps_fractions = find(output, &line("fractions\n")).is_some();
     let begin = find(output, &line("left\n"));
     let (Some(begin), Publishing::AtOnce) = (begin, publishing) else {
         return unpacked.map(|status| Received {
@@ -191,6 +196,7 @@ pub fn parse_received(mark: &RunToken, output: &[u8], publishing: Publishing) ->
             published: false,
             left: Vec::new(),
             has_no_gzip: false,
+            keeps_fractions,
         });
     };
     let rest = output.get(begin..)?;
@@ -207,6 +213,7 @@ pub fn parse_received(mark: &RunToken, output: &[u8], publishing: Publishing) ->
         published: true,
         left: left.collect(),
         has_no_gzip: false,
+        keeps_fractions,
     })
 }
 

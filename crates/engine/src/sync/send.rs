@@ -49,6 +49,8 @@ pub(super) struct Sent {
     pub(super) left: BTreeSet<RelPath>,
     /// What the host said about things that did not work.
     pub(super) words: String,
+    /// Whether times arrived to the nanosecond.
+    pub(super) keeps_fractions: bool,
 }
 
 /// Why a batch could not be sent.
@@ -141,6 +143,7 @@ impl Sender<'_> {
             packed,
             left: received.left.into_iter().collect(),
             words: end.words,
+            keeps_fractions: received.keeps_fractions,
         };
         if received.published {
             return Ok(sent);

@@ -50,6 +50,7 @@ pub(super) async fn send_by_files(
         },
         left: BTreeSet::new(),
         words: String::new(),
+        keeps_fractions: false,
     };
     let mut others = Vec::new();
     for (number, staged) in batch.staged.iter().enumerate() {

@@ -7,7 +7,7 @@ use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::plan::{Action, Difference};
 use remote_sandbox_core::sync::staging::{Batch, Regions, Staged, Stager};
-use remote_sandbox_core::sync::{Entry, Mtime, RelPath};
+use remote_sandbox_core::sync::{Entry, Mtime, RelPath, Stamp};
 use tokio_util::sync::CancellationToken;
 
 use super::compare::Compared;
@@ -240,12 +240,19 @@ impl Upload<'_> {
                 self.changes.failed.insert(path.clone());
                 self.outcome.missing(path, words);
             } else {
-                self.arrived(staged, stamps.get(&number).copied());
+                let stamp = stamps.get(&number).copied();
+                if let Some(coarse) = stamp.filter(|_| !sent.keeps_fractions) {
+                    let mtime = Mtime::exact(coarse.mtime.seconds, 0);
+                    let mtime = mtime.unwrap_or(coarse.mtime);
+                    let there = Stamp { mtime, ..coarse };
+                    self.changes.target.insert(path.clone(), there);
+                }
+                self.arrived(staged, stamp);
             }
         }
     }
 
-    fn arrived(&mut self, staged: &Staged, stamp: Option<remote_sandbox_core::sync::Stamp>) {
+    fn arrived(&mut self, staged: &Staged, stamp: Option<Stamp>) {
         let source = &staged.source;
         if source.kind.is_directory() {
             self.outcome.made_dirs += 1;

@@ -236,7 +236,8 @@ fn write(
             None => return Err(DownError::Writer),
             Some(Step::End) => {
                 // Whether a file changed was looked at when it was closed.
-                store.settle("")?;
+                let files = store.settle("")?;
+                tally.add(Moved { bytes: 0, files });
                 return Ok(store);
             }
             Some(Step::Begin(number, size_bytes)) => store.begin(number, size_bytes)?,

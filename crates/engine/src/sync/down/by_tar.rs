@@ -217,7 +217,8 @@ fn write(
             Some(Piece::End(complaints)) => {
                 let again = unpacking.again;
                 unpacking.finish()?;
-                store.settle(&complaints)?;
+                let files = store.settle(&complaints)?;
+                tally.add(Moved { bytes: 0, files });
                 return Ok((store, again));
             }
         }

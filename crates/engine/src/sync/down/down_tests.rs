@@ -290,6 +290,10 @@ async fn full_disk_ends_it_with_one_failure_and_nothing_is_left() {
     for name in ["b", "c"] {
         std::fs::write(source.at(name), vec![1; 2_000_000]).unwrap();
     }
+    // One that was changed lately would wait for the end of the archive, which does not come.
+    let old = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let file = std::fs::File::open(source.at("a")).unwrap();
+    file.set_modified(old).unwrap();
     let tree = crate::beneath::Tree::open(&target.clean("small")).unwrap();
     let files = plan(&source, &tree);
     let far = StandIn::new(Streams::Here("/usr/bin:/bin".to_owned()), None);

@@ -164,19 +164,18 @@ impl Store {
         };
         if self.deferred.len() < MOST_DEFERRED && self.files.get(number).is_some_and(may_change) {
             self.deferred.push((number, open, said));
-            return Ok(true);
+            return Ok(false);
         }
         self.commit(number, open, said)
     }
 
-    /// Gives the files that waited their names, but not those that the host complained of.
-    pub(super) fn settle(&mut self, complaints: &str) -> Result<(), DownError> {
+    /// Gives the files that waited their names, but not those that the host complained of; how many got one.
+    pub(super) fn settle(&mut self, complaints: &str) -> Result<u64, DownError> {
+        let mut named = 0;
         for (number, open, said) in std::mem::take(&mut self.deferred) {
             match self.is_named(number, complaints) {
                 true => self.fail(number, "it was changed while it was read"),
-                false => {
-                    self.commit(number, open, said)?;
-                }
+                false => named += u64::from(self.commit(number, open, said)?),
             }
         }
         if !complaints.is_empty() {
@@ -186,7 +185,7 @@ impl Store {
                 }
             }
         }
-        Ok(())
+        Ok(named)
     }
 
     fn is_named(&self, number: usize, complaints: &str) -> bool {
