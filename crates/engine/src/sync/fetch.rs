@@ -5,7 +5,7 @@ use std::sync::Arc;
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::plan::Action;
-use remote_sandbox_core::sync::temporary::{temporary_name, temporary_owner};
+use remote_sandbox_core::sync::temporary::temporary_name;
 use remote_sandbox_core::sync::{Entry, Kind, RelPath, Stamp};
 use sha2::{Digest, Sha256};
 
@@ -19,6 +19,7 @@ use super::pack::Source;
 use super::progress::{Phase, Progress};
 use super::remember::Changes;
 use super::sides::Sides;
+use super::token::is_left_by_us;
 use super::up::{LARGE_FILE, Uploaded, large_failure};
 use crate::beneath::{NewFile, Tree};
 
@@ -93,8 +94,7 @@ struct Fetch<'a> {
 impl Fetch<'_> {
     /// Removes what an earlier sync to this target left unfinished; nobody else works on it now.
     async fn remove_leftovers(&self) -> Result<(), Failure> {
-        let is_own =
-            |path: &&RelPath| temporary_owner(path.name()).as_ref() == Some(&self.transfer);
+        let is_own = |path: &&RelPath| is_left_by_us(path.name(), &self.transfer);
         let own = self.sides.local_leftovers.iter().filter(is_own);
         let own: Vec<RelPath> = own.cloned().collect();
         let tree = self.tree.clone();

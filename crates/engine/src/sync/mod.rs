@@ -32,6 +32,7 @@ mod send;
 mod send_files;
 mod sides;
 mod tidy;
+mod token;
 mod up;
 
 pub use progress::{Figures, Phase, Progress};

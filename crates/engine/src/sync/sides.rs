@@ -30,7 +30,6 @@ use super::request::{SyncRequest, Way};
 use super::roots::{LocalPaths, Resolved};
 use super::rules;
 use crate::beneath::Tree;
-use crate::fsio;
 use crate::listing::Listing;
 use crate::sandbox::Sandbox;
 
@@ -381,11 +380,12 @@ impl Sides {
         }
     }
 
-    /// The mark of everything that a sync to this target writes: the same each time, so that the next one finds what
-    /// was left, and another one for every installation.
+    /// The mark of everything that this sync writes. Its first half is the same for each sync of this installation to
+    /// this target, so that the next one finds what was left; the second half is drawn by lot, for what an
+    /// earlier one still writes must never meet what this one does.
     pub(super) fn token(&self) -> Result<RunToken, Failure> {
         let mut hasher = Sha256::new();
-        hasher.update(installation(&self.state)?);
+        hasher.update(super::token::installation(&self.state)?);
         let target = match self.request.way {
             Way::Up => self.far_location(),
             Way::Down => self
@@ -400,8 +400,14 @@ impl Sides {
             hasher.update(part);
         }
         let mut bytes = [0; 16];
-        for (byte, hashed) in bytes.iter_mut().zip(hasher.finalize()) {
-            *byte = hashed;
+        let lot = uuid::Uuid::now_v7().into_bytes();
+        let halves = hasher
+            .finalize()
+            .into_iter()
+            .take(8)
+            .chain(lot.into_iter().skip(8));
+        for (byte, half) in bytes.iter_mut().zip(halves) {
+            *byte = half;
         }
         Ok(RunToken::from_uuid_bytes(bytes))
     }
@@ -416,23 +422,6 @@ impl Sides {
             }
         }
     }
-}
-
-/// What tells this installation from every other one.
-fn installation(state: &Path) -> Result<Vec<u8>, Failure> {
-    let unavailable = |error: fsio::FileError| {
-        Failure::new(Code::StoreUnavailable, Failure::chain(&error))
-            .hint("the state folder must be writable; nothing was synced")
-    };
-    let path = state.join("installation");
-    if let Some(known) = fsio::read_sealed(&path, 64).map_err(unavailable)? {
-        return Ok(known);
-    }
-    let lot = uuid::Uuid::now_v7().simple().to_string();
-    fsio::private_directory(state).map_err(unavailable)?;
-    fsio::create_atomically(&path, lot.as_bytes()).map_err(unavailable)?;
-    let read = fsio::read_sealed(&path, 64).map_err(unavailable)?;
-    Ok(read.unwrap_or_default())
 }
 
 /// Sets a flag when it goes.

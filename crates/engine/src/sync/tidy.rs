@@ -9,7 +9,6 @@ use remote_sandbox_core::sync::chores::Removal;
 use remote_sandbox_core::sync::plan::Action;
 use remote_sandbox_core::sync::receive::discard_script;
 use remote_sandbox_core::sync::scan::{ScanDepth, ScanRequest, SortedBy};
-use remote_sandbox_core::sync::temporary::temporary_owner;
 use remote_sandbox_core::sync::{Entry, Kind, RelPath};
 
 use super::decide::{Decision, out_of_order};
@@ -17,6 +16,7 @@ use super::far::{QUESTION_LIMIT, new_mark};
 use super::far_scan::scan;
 use super::outcome::Outcome;
 use super::sides::Sides;
+use super::token::is_left_by_us;
 use crate::clock;
 use crate::sandbox::Sandbox;
 
@@ -38,7 +38,7 @@ pub(super) async fn has_python(sandbox: &dyn Sandbox) -> bool {
 pub(super) async fn remove_leftovers(sides: &Sides, own: &RunToken) {
     let now = i64::try_from(clock::wall().as_secs()).unwrap_or(i64::MAX);
     let old = sides.far_leftovers.iter();
-    let is_own = |entry: &Entry| temporary_owner(entry.path.name()).as_ref() == Some(own);
+    let is_own = |entry: &Entry| is_left_by_us(entry.path.name(), own);
     let is_old = |entry: &Entry| entry.mtime.seconds.saturating_add(LEFT_FOR_S) < now;
     let old = old.filter(|entry| is_own(entry) || is_old(entry));
     let old: Vec<RelPath> = old.map(|entry| entry.path.clone()).collect();

@@ -120,7 +120,16 @@ async fn one_archive(
         }
     };
     let end = if is_whole {
-        let end = ended(stream).await?;
+        let end = match ended(stream).await {
+            Ok(end) => end,
+            Err(error) => {
+                // Nobody writes any more when the caller hears of it, so that the next sync meets no files in motion.
+                drop(pieces);
+                let _ = writing.await;
+                tally.tell(job.progress);
+                return Err(error);
+            }
+        };
         let complaints = match end.exit_code {
             Some(0) => String::new(),
             _ => end.words.clone(),
