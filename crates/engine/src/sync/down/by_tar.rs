@@ -130,11 +130,7 @@ async fn one_archive(
                 return Err(error);
             }
         };
-        let complaints = match end.exit_code {
-            Some(0) => String::new(),
-            _ => end.words.clone(),
-        };
-        let _ = pieces.send(Piece::End(complaints)).await;
+        let _ = pieces.send(Piece::End(complaints(&end))).await;
         Some(end)
     } else {
         drop(stream);
@@ -143,11 +139,7 @@ async fn one_archive(
     drop(pieces);
     let written = writing.await.map_err(|_| DownError::Writer)?;
     tally.tell(job.progress);
-    let words = end.map(|end| match end.exit_code {
-        Some(0) => String::new(),
-        _ => end.words,
-    });
-    let words = words.unwrap_or_default();
+    let words = end.as_ref().map(complaints).unwrap_or_default();
     match written {
         Ok((store, again)) => Ok(Pass {
             store,
@@ -156,6 +148,14 @@ async fn one_archive(
         }),
         Err(DownError::Archive { source, .. }) => Err(DownError::Archive { words, source }),
         Err(error) => Err(error),
+    }
+}
+
+/// What the program said, when something did not go well.
+fn complaints(end: &StreamEnd) -> String {
+    match end.exit_code {
+        Some(0) => String::new(),
+        _ => end.words.clone(),
     }
 }
 
