@@ -1,9 +1,9 @@
 //! What a plan comes to, before any of it is carried out.
 
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::sync::RelPath;
 use remote_sandbox_core::sync::plan::{Action, PlanError, Summary, Word};
 use remote_sandbox_core::sync::safety::{DeleteRequest, RootPlace, allow_deletes};
+use remote_sandbox_core::sync::{Entry, RelPath};
 
 use super::request::Way;
 use super::sides::Sides;
@@ -13,7 +13,8 @@ use super::sides::Sides;
 pub(super) struct Decision {
     pub(super) summary: Summary,
     /// Directories of the target that give way to something else.
-    pub(super) replaced: Vec<RelPath>,
+    replaced: Vec<RelPath>,
+    something_gives_way: bool,
     source_entries: u64,
     target_files: u64,
 }
@@ -24,29 +25,50 @@ impl Decision {
         let mut plan = sides.plan();
         let mut summary = Summary::default();
         let mut replaced = Vec::new();
+        let mut something_gives_way = false;
         for action in plan.by_ref() {
             let action = action.map_err(|error| out_of_order(&error))?;
             summary.add(&action);
-            if let Action::SendFile {
-                replaces: Some(target),
-                ..
-            }
-            | Action::SendLink {
-                replaces: Some(target),
-                ..
-            } = &action
-                && target.kind.is_directory()
-            {
-                replaced.push(target.path.clone());
+            if let Some(target) = gives_way(&action) {
+                something_gives_way = true;
+                if target.kind.is_directory() {
+                    replaced.push(target.path.clone());
+                }
             }
         }
         let seen = plan.seen();
         Ok(Decision {
             summary,
             replaced,
+            something_gives_way,
             source_entries: seen.source_entries,
             target_files: seen.target_files,
         })
+    }
+
+    /// What has to be removed before anything is sent: what stands where something of another kind comes, and what is
+    /// in it, content before directories.
+    pub(super) fn giving_way(&self, sides: &Sides) -> Result<Vec<Entry>, Failure> {
+        let mut entries = Vec::new();
+        if !self.something_gives_way {
+            return Ok(entries);
+        }
+        for action in sides.plan() {
+            let action = action.map_err(|error| out_of_order(&error))?;
+            if let Some(target) = gives_way(&action) {
+                entries.push(target.clone());
+            } else if let Action::Delete { target } = action
+                && self.is_cleared(&target.path)
+            {
+                entries.push(target);
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Whether a path is removed with a directory that gives way.
+    pub(super) fn is_cleared(&self, path: &RelPath) -> bool {
+        self.replaced.iter().any(|top| path.is_below(top))
     }
 
     /// Files and links to be sent.
@@ -102,6 +124,25 @@ impl Decision {
             }
             Failure::new(Code::DeleteRefused, text).hint(refusal.hint())
         })
+    }
+}
+
+/// What an action removes first, because a rename does not replace it.
+fn gives_way(action: &Action) -> Option<&Entry> {
+    match action {
+        Action::SendFile {
+            replaces: Some(target),
+            ..
+        }
+        | Action::SendLink {
+            replaces: Some(target),
+            ..
+        } => Some(target).filter(|target| target.kind.is_directory()),
+        Action::MakeDirectory {
+            replaces: Some(target),
+            ..
+        } => Some(target),
+        _ => None,
     }
 }
 

@@ -61,7 +61,7 @@ pub(super) async fn download(
         modes: Vec::new(),
     };
     fetch.remove_leftovers().await?;
-    fetch.clear(decision).await?;
+    fetch.remove(decision.giving_way(sides)?).await?;
     progress.enter(Phase::Downloading);
     for action in sides.plan() {
         let action = action.map_err(|error| out_of_order(&error))?;
@@ -107,35 +107,6 @@ impl Fetch<'_> {
         .await
     }
 
-    /// Removes what stands where something of another kind comes.
-    async fn clear(&mut self, decision: &Decision) -> Result<(), Failure> {
-        let mut giving_way = Vec::new();
-        for action in self.sides.plan() {
-            match action.map_err(|error| out_of_order(&error))? {
-                Action::Delete { target } => {
-                    let is_below = |top: &RelPath| target.path.is_below(top);
-                    if decision.replaced.iter().any(is_below) {
-                        giving_way.push(target);
-                    }
-                }
-                Action::SendFile {
-                    replaces: Some(target),
-                    ..
-                }
-                | Action::SendLink {
-                    replaces: Some(target),
-                    ..
-                } if target.kind.is_directory() => giving_way.push(target),
-                Action::MakeDirectory {
-                    replaces: Some(target),
-                    ..
-                } => giving_way.push(target),
-                _ => {}
-            }
-        }
-        self.remove(giving_way).await
-    }
-
     async fn remove(&mut self, entries: Vec<Entry>) -> Result<(), Failure> {
         if entries.is_empty() {
             return Ok(());
@@ -171,8 +142,7 @@ impl Fetch<'_> {
                 self.modes.push((entry.path.clone(), entry.carried_mode()));
             }
             Action::Delete { target } => {
-                let is_cleared = |top: &RelPath| target.path.is_below(top);
-                if !decision.replaced.iter().any(is_cleared) {
+                if !decision.is_cleared(&target.path) {
                     self.deletes.push(target);
                 }
             }

@@ -6,12 +6,11 @@ use std::time::Duration;
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::chores::Removal;
-use remote_sandbox_core::sync::plan::Action;
 use remote_sandbox_core::sync::receive::discard_script;
 use remote_sandbox_core::sync::scan::{ScanDepth, ScanRequest, SortedBy};
 use remote_sandbox_core::sync::{Entry, Kind, RelPath};
 
-use super::decide::{Decision, out_of_order};
+use super::decide::Decision;
 use super::far::{QUESTION_LIMIT, new_mark};
 use super::far_scan::scan;
 use super::outcome::Outcome;
@@ -55,30 +54,7 @@ pub(super) async fn clear_there(
     decision: &Decision,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
-    let mut giving_way = Vec::new();
-    for action in sides.plan() {
-        match action.map_err(|error| out_of_order(&error))? {
-            Action::Delete { target } => {
-                let is_below = |top: &RelPath| target.path.is_below(top);
-                if decision.replaced.iter().any(is_below) {
-                    giving_way.push(target);
-                }
-            }
-            Action::SendFile {
-                replaces: Some(target),
-                ..
-            }
-            | Action::SendLink {
-                replaces: Some(target),
-                ..
-            } if target.kind.is_directory() => giving_way.push(target),
-            Action::MakeDirectory {
-                replaces: Some(target),
-                ..
-            } => giving_way.push(target),
-            _ => {}
-        }
-    }
+    let giving_way = decision.giving_way(sides)?;
     match giving_way.is_empty() {
         true => Ok(()),
         false => delete_there(sides, giving_way, outcome).await,

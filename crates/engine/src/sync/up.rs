@@ -151,8 +151,7 @@ impl Upload<'_> {
                 self.set_later(entry.path.clone(), entry.carried_mode());
             }
             Action::Delete { target } => {
-                let is_cleared = |top: &RelPath| target.path.is_below(top) || target.path == *top;
-                if !decision.replaced.iter().any(is_cleared) {
+                if !decision.is_cleared(&target.path) {
                     self.deletes.push(target);
                 }
             }

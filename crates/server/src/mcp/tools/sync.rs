@@ -133,6 +133,14 @@ fn agreed(number: Option<i64>) -> Result<Option<u64>, Failure> {
     number.map_err(|_| Failure::new(Code::InvalidParams, "`confirm_delete` must not be negative"))
 }
 
+/// Nowhere when only the plan is wanted.
+fn planned_or(dry_run: bool, place: Where) -> Where {
+    match dry_run {
+        true => Where::Nowhere,
+        false => place,
+    }
+}
+
 fn up_request(engine: &Engine, params: UpParams) -> Result<SyncRequest, Failure> {
     let sandbox = engine.sandbox(given(params.sandbox_name).as_deref())?;
     let name = sandbox.description().name.as_str();
@@ -150,10 +158,7 @@ fn up_request(engine: &Engine, params: UpParams) -> Result<SyncRequest, Failure>
 }
 
 async fn up(engine: Arc<Engine>, context: CallContext, params: UpParams) -> Result<Reply, Failure> {
-    let place = match params.dry_run {
-        true => Where::Nowhere,
-        false => Where::BySize,
-    };
+    let place = planned_or(params.dry_run, Where::BySize);
     let request = up_request(&engine, params)?;
     answer(&engine, &context, request, place).await
 }
@@ -163,10 +168,7 @@ async fn up_later(
     context: CallContext,
     params: UpParams,
 ) -> Result<Reply, Failure> {
-    let place = match params.dry_run {
-        true => Where::Nowhere,
-        false => Where::Background,
-    };
+    let place = planned_or(params.dry_run, Where::Background);
     let request = up_request(&engine, params)?;
     answer(&engine, &context, request, place).await
 }
@@ -189,10 +191,7 @@ async fn down(
         overwrite: params.overwrite,
         ..SyncRequest::new(name, Way::Down, &params.local_path, &params.remote_path)
     };
-    let place = match params.dry_run {
-        true => Where::Nowhere,
-        false => Where::BySize,
-    };
+    let place = planned_or(params.dry_run, Where::BySize);
     answer(&engine, &context, request, place).await
 }
 
