@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::{
-    cat, clean, copy, demo, doctor, exec, list, ls, secret, status, supervisor, transfer_worker,
-    transfers,
+    cat, clean, copy, demo, doctor, exec, job, jobs, list, ls, secret, status, supervisor,
+    transfer_worker, transfers,
 };
 
 /// MCP server that gives coding agents remote machines as sandboxes.
@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Pull(copy::Pull),
     List(list::List),
     Status(status::Status),
+    Jobs(jobs::Jobs),
+    Job(job::Job),
     Transfers(transfers::Transfers),
     Clean(clean::Clean),
     Doctor(doctor::Doctor),

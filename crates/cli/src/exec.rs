@@ -94,7 +94,7 @@ impl Exec {
 }
 
 /// One word is a line for the shell; several are a command and its arguments, each standing for itself.
-fn shell_line(words: &[String]) -> String {
+pub(crate) fn shell_line(words: &[String]) -> String {
     match words {
         [line] => line.clone(),
         words => {

@@ -8,6 +8,8 @@ mod demo;
 mod doctor;
 mod engine;
 mod exec;
+mod job;
+mod jobs;
 mod list;
 mod log;
 mod ls;
@@ -44,6 +46,8 @@ fn main() -> ExitCode {
         Some(Command::Clean(clean)) => clean.run(common),
         Some(Command::Doctor(doctor)) => doctor.run(common),
         Some(Command::Secret(secrets)) => secrets.run(),
+        Some(Command::Jobs(jobs)) => jobs.run(common),
+        Some(Command::Job(job)) => job.run(common),
         Some(Command::Transfers(transfers)) => transfers.run(common),
         Some(Command::TransferWorker(worker)) => worker.run(),
         Some(Command::SandboxSupervisor(supervisor)) => supervisor.run(),

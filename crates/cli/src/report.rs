@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use remote_sandbox_core::config::Environment;
 use remote_sandbox_core::failure::{Code, Failure};
@@ -9,6 +10,7 @@ use remote_sandbox_core::secret::SecretNameError;
 use remote_sandbox_core::shell::ScriptError;
 use remote_sandbox_engine::engine::SetupError;
 use remote_sandbox_engine::local::SuperviseError;
+use remote_sandbox_engine::proc::CommandError;
 use remote_sandbox_engine::secrets::StoreError;
 use remote_sandbox_engine::transfer::AssignmentError;
 use remote_sandbox_server::mcp::ServeError;
@@ -78,6 +80,9 @@ pub(crate) enum Failed {
     /// A worker was not told what to do.
     #[error(transparent)]
     Assignment(#[from] AssignmentError),
+    /// There is no terminal for a session.
+    #[error("`ssh` cannot be started")]
+    Attach(#[source] CommandError),
     /// Something could not be removed from a host.
     #[error("{0} of the runs could not be ended")]
     NotCleaned(usize),
@@ -195,6 +200,16 @@ pub(crate) fn print(text: &str) -> Result<(), Failed> {
         .write_all(text.as_bytes())
         .and_then(|()| output.flush())
         .map_err(Failed::Output)
+}
+
+/// An age as people say it.
+pub(crate) fn rough(age: Duration) -> String {
+    match age.as_secs() {
+        seconds @ 0..=119 => format!("{seconds} s"),
+        seconds @ 120..=7199 => format!("{} min", seconds / 60),
+        seconds @ 7200..=172_799 => format!("{} h", seconds / 3600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
 }
 
 /// Lays rows out in columns, two blanks between them; the first row is the heading.

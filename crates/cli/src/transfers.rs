@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Common;
 use crate::engine::with_engine;
-use crate::report::{Failed, print, table};
+use crate::report::{Failed, print, rough, table};
 
 /// Lines of the log that are shown of one transfer.
 const LINES: usize = 50;
@@ -102,15 +102,6 @@ fn share(report: &TransferReport) -> String {
     match (figure("bytes_done"), figure("bytes_total")) {
         (Some(done), Some(total)) if total > 0 => format!("{}%", done.min(total) * 100 / total),
         _ => "-".to_owned(),
-    }
-}
-
-fn rough(age: Duration) -> String {
-    match age.as_secs() {
-        seconds @ 0..=119 => format!("{seconds} s"),
-        seconds @ 120..=7199 => format!("{} min", seconds / 60),
-        seconds @ 7200..=172_799 => format!("{} h", seconds / 3600),
-        seconds => format!("{} days", seconds / 86_400),
     }
 }
 

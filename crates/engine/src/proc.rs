@@ -65,6 +65,16 @@ fn command(
     Ok(command)
 }
 
+/// Becomes another program; returns only when that could not be started.
+pub fn become_program(words: &[String]) -> CommandError {
+    use std::os::unix::process::CommandExt;
+
+    let Some((program, rest)) = words.split_first() else {
+        return CommandError::Empty;
+    };
+    CommandError::Start(std::process::Command::new(program).args(rest).exec())
+}
+
 /// Runs a command without the `hidden` variables and returns what it printed; its standard error is
 /// not kept, it may hold secrets.
 pub async fn capture_output(

@@ -35,9 +35,11 @@ fn sample(parameter: &str) -> Value {
 
 /// All parameters, spelled out with the defaults of the package.
 fn spelled_out(tool: &Value) -> Map<String, Value> {
-    let value = |name: &str, parameter: &Value| match parameter["required"] {
-        Value::Bool(true) => sample(name),
-        _ => parameter["default"].clone(),
+    let value = |name: &str, parameter: &Value| match (&parameter["required"], &parameter["sample"])
+    {
+        (Value::Bool(true), _) => sample(name),
+        (_, Value::Null) => parameter["default"].clone(),
+        (_, given) => given.clone(),
     };
     let all = parameters(tool).iter();
     all.map(|(name, parameter)| (name.clone(), value(name, parameter)))
@@ -62,6 +64,10 @@ async fn parameters_have_the_old_names_types_and_defaults() {
         let schema = &new.unwrap_or_else(|| panic!("there is no {name}"))["inputSchema"];
         for (parameter, old) in parameters(&old) {
             let new = &schema["properties"][parameter];
+            if new.is_null() {
+                assert_is_taken_unlisted(&name, parameter, old);
+                continue;
+            }
             assert_eq!(new["type"], old["type"], "{name}.{parameter}");
             assert_eq!(
                 meaning(new.get("default")),
@@ -79,6 +85,17 @@ async fn parameters_have_the_old_names_types_and_defaults() {
     }
 }
 
+/// A parameter that clients are not told of stands in the reference page, with its type and default.
+fn assert_is_taken_unlisted(tool: &str, parameter: &str, old: &Value) {
+    let page = remote_sandbox_server::mcp::tools_markdown();
+    let section = page
+        .split("\n## ")
+        .find(|part| part.starts_with(&format!("`{tool}`")));
+    let (kind, default) = (old["type"].as_str().unwrap(), &old["default"]);
+    let row = format!("| `{parameter}` (not listed) | {kind} | `{default}` |");
+    assert!(section.unwrap().contains(&row), "{tool}: there is no {row}");
+}
+
 #[tokio::test]
 async fn every_parameter_is_taken_with_its_default_and_alone() {
     let (_sshd, client) = one().await;
@@ -86,7 +103,10 @@ async fn every_parameter_is_taken_with_its_default_and_alone() {
         let all = spelled_out(&tool);
         let reply = client.call_tool(&name, Value::Object(all.clone())).await;
         assert!(!reply.is_error, "{name}: {}", reply.text);
-        let needed = |parameter: &String| parameters(&tool)[parameter]["required"] == true;
+        let needed = |parameter: &String| {
+            let old = &parameters(&tool)[parameter];
+            old["required"] == true || !old["sample"].is_null()
+        };
         for given in all.keys() {
             let mut some = all.clone();
             some.retain(|parameter, _| parameter == given || needed(parameter));
@@ -267,4 +287,37 @@ async fn file_tools_give_every_old_field() {
     );
     let missing = call("read_remote_file", "gone").await.json;
     assert_produced("read_remote_file", &[read, missing]);
+}
+
+#[tokio::test]
+async fn background_tools_give_every_old_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = crate::jobs::slow_tmux(folder.path());
+    let mut sshd = Sshd::builder().session_environment("PATH", &path).start();
+    let client = serve(&[entry("box", &sshd)]).await;
+    let marker = sshd.dir().join("up");
+    let command = format!("touch {}; exit 3", marker.display());
+    let call = client
+        .start_call("exec_bash_background", json!({ "command": command }))
+        .await;
+    assert!(wait_until(LIMIT, || marker.exists()).await);
+    sshd.kill_sessions();
+    let started = client.wait_tool_reply(call, LIMIT * 2).await.unwrap().json;
+    let refused = json!({"command": "true", "cwd": "/no/such/place"});
+    let refused = client.call_tool("exec_bash_background", refused).await.json;
+    let (session, watch) = (started["tmux_session"].clone(), started["watch_id"].clone());
+    assert_produced("exec_bash_background", &[started, refused]);
+    let check = |arguments| client.call_tool("check_background_task", arguments);
+    let mut ended = check(json!({"watch_id": watch, "wait_s": 10})).await.json;
+    while ended["running"] == true {
+        ended = check(json!({"watch_id": watch, "wait_s": 10})).await.json;
+    }
+    assert_eq!(
+        (&ended["exit_code"], &ended["running"]),
+        (&json!(3), &json!(false))
+    );
+    sshd.stop();
+    let lost = check(json!({"tmux_session": "unknown-one"})).await.json;
+    let dark = check(json!({ "tmux_session": session })).await.json;
+    assert_produced("check_background_task", &[ended, lost, dark]);
 }

@@ -10,6 +10,16 @@ use crate::support::{builder, serve};
 /// A rough measure: models read about four bytes as one token.
 const BYTES_PER_TOKEN: usize = 4;
 const MOST_TOKENS: usize = 2_000;
+/// Tools that take more than they tell of: rare parameters, mostly of the Python package.
+const OPEN: [&str; 6] = [
+    "exec_bash_background",
+    "check_background_task",
+    "check_file_transfer_task",
+    "cancel_file_transfer_task",
+    "sync_local_to_remote",
+    "sync_remote_to_local",
+];
+
 const MOST_TOKENS_WITH_CONTAINERS: usize = 3_200;
 
 async fn tools() -> Vec<Value> {
@@ -99,7 +109,10 @@ async fn schemas_hold_nothing_that_no_model_needs() {
     for tool in tools().await {
         let schema = &tool["inputSchema"];
         assert_eq!(schema["type"], "object", "{tool}");
-        assert_eq!(schema["additionalProperties"], false, "{tool}");
+        let closed = &schema["additionalProperties"];
+        let is_open = OPEN.contains(&tool["name"].as_str().unwrap());
+        assert_eq!(closed.is_null(), is_open, "{tool}");
+        assert!(is_open || *closed == false, "{tool}");
         assert!(schema["properties"].is_object(), "{tool}");
         for key in ["$schema", "title", "description", "$defs"] {
             assert!(schema.get(key).is_none(), "{key} in {tool}");

@@ -14,6 +14,7 @@ mod files;
 mod following;
 mod identities;
 mod interop;
+mod jobs;
 mod listing;
 mod local;
 mod openssh;

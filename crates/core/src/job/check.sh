@@ -143,6 +143,11 @@ look() {
   figures "$_rlog"
   field "log:$_rkind:$_rsize:$_rmtime"
   if [ $_rkind = file ] && [ "$_rmost" -gt 0 ]; then
+    # The end as it was when the size was taken: only so does the reader know which bytes it has.
+    if [ "$_rfrom" = last ] && [ -n "$_rsize" ]; then
+      _rfrom=$((_rsize - _rmost))
+      [ $_rfrom -ge 0 ] || _rfrom=0
+    fi
     if [ "$_rfrom" = last ]; then blob log_text last_bytes; else blob log_text bytes_since; fi
   fi
   CDPATH= cd "${_rcwd:-$HOME}" 2>/dev/null

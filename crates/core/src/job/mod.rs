@@ -7,7 +7,9 @@ mod alarm;
 mod check;
 mod ids;
 mod observe;
+mod order;
 mod process;
+mod prune;
 mod resume;
 mod script;
 mod spec;
@@ -26,7 +28,9 @@ pub use observe::{
     CheckError, CheckReport, CheckpointSight, Ending, ExitFault, ExitReading, ExitRecord, FileKind,
     FileSight, Observation, SessionSight, hearsay_exit_code, parse_check,
 };
+pub use order::{CheckpointFormat, OrderError, ResumePlan, WatchOrder, WatchWish};
 pub use process::{HostWord, Liveness, ProcessIdentity};
+pub use prune::{MOST_PRUNED, parse_prune, prune_script};
 pub use resume::{
     Phase, Step, WatchEnd, WatchEvent, WatchHistory, WatchInput, WatchPolicy, WatchSight, step,
 };
@@ -37,7 +41,10 @@ pub use start::{
     JobStarted, StartRefusal, StartReportError, StartVerdict, parse_start, start_script,
 };
 pub use state::{JobState, KnownAttempt, LostReason, Sighting, UnknownReason, Verdict, judge};
-pub use stop::{StopReport, StopTarget, StopVerdict, parse_stop, stop_script};
+pub use stop::{
+    StopReport, StopTarget, StopVerdict, VoidVerdict, parse_stop, parse_void, stop_script,
+    void_script,
+};
 
 /// The environment variable that carries job and attempt into every process of a job.
 pub const JOB_VARIABLE: &str = "REMOTE_SANDBOX_JOB";

@@ -46,6 +46,25 @@ pub enum UnknownReason {
     NoTmux,
 }
 
+impl UnknownReason {
+    /// The reason in one sentence.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            UnknownReason::FolderMissing => "its folder on the host is missing",
+            UnknownReason::OtherNonce => "its folder on the host belongs to another attempt",
+            UnknownReason::ProcessUnreadable => "the file that names its process cannot be read",
+            UnknownReason::ExitEmpty => "the record of its end is empty",
+            UnknownReason::ExitTruncated => "the record of its end breaks off",
+            UnknownReason::ExitTooLong => "the record of its end is too long",
+            UnknownReason::ExitSymlink => "the record of its end is a symbolic link",
+            UnknownReason::ExitNotAFile => "the record of its end is not a file",
+            UnknownReason::ExitOtherNonce => "the record of its end is about something else",
+            UnknownReason::OnlyTheLogSays(_) => "only a line in its log tells of its end",
+            UnknownReason::NoTmux => "the host has no tmux, by which alone it could be seen",
+        }
+    }
+}
+
 impl From<ExitFault> for UnknownReason {
     fn from(fault: ExitFault) -> Self {
         match fault {
@@ -124,6 +143,46 @@ impl JobState {
             JobState::Unreachable { .. } => "unreachable",
             JobState::Unknown { .. } => "unknown",
         }
+    }
+
+    /// Why it stands so, in one sentence, where the word alone does not say it.
+    pub fn reason(&self) -> Option<&'static str> {
+        Some(match self {
+            JobState::Starting => "whether it has begun is not known yet",
+            JobState::NotStarted => "it never began and never will",
+            JobState::Lost { reason } => match reason {
+                LostReason::HostRebooted => "the host was booted again since",
+                LostReason::ProcessGone => "its process is gone and left no record of its end",
+                LostReason::PidReused => "its process is gone, its number belongs to another one",
+            },
+            JobState::Unreachable { .. } => "its host cannot be asked",
+            JobState::Unknown { reason } => reason.sentence(),
+            _ => return None,
+        })
+    }
+
+    /// The name of the signal that ended the command, where it is a common one.
+    pub fn signal_name(&self) -> Option<String> {
+        let JobState::Signalled { signal } = self else {
+            return None;
+        };
+        // Those that have the same number everywhere.
+        let names = [
+            (1, "HUP"),
+            (2, "INT"),
+            (3, "QUIT"),
+            (4, "ILL"),
+            (5, "TRAP"),
+            (6, "ABRT"),
+            (8, "FPE"),
+            (9, "KILL"),
+            (11, "SEGV"),
+            (13, "PIPE"),
+            (14, "ALRM"),
+            (15, "TERM"),
+        ];
+        let known = names.iter().find(|(number, _)| number == signal);
+        Some(known.map_or_else(|| signal.to_string(), |(_, name)| (*name).to_owned()))
     }
 
     /// The exit code as shells count: that of the command, or 128 and the number of the signal.

@@ -58,12 +58,52 @@ pub struct StopReport {
     pub is_blind: bool,
 }
 
+/// What came of the wish that an attempt which has not begun never does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VoidVerdict {
+    /// It had not begun, and now it never will.
+    NeverBegan,
+    /// It has begun; nothing was done to it.
+    Began,
+    /// The attempt on the host is not the one that was meant; nothing was done.
+    NotOurs,
+    /// It had not begun, but the host did not let us make sure that it never will.
+    Unwritable,
+}
+
 /// Builds the script; it takes two seconds for processes that do not heed TERM.
 pub fn stop_script(target: &StopTarget<'_>, mark: &RunToken) -> String {
+    script(target, mark, "")
+}
+
+/// Builds the script that makes sure that an attempt which has not begun never does, and ends nothing.
+pub fn void_script(target: &StopTarget<'_>, mark: &RunToken) -> String {
+    script(target, mark, "yes")
+}
+
+/// Reads what [`void_script`] says; none when it did not come to its end.
+pub fn parse_void(mark: &RunToken, answer: &[u8]) -> Option<VoidVerdict> {
+    match verdict(mark, answer)? {
+        "voided" => Some(VoidVerdict::NeverBegan),
+        "begun" => Some(VoidVerdict::Began),
+        "other" => Some(VoidVerdict::NotOurs),
+        "unwritable" => Some(VoidVerdict::Unwritable),
+        _ => None,
+    }
+}
+
+fn verdict<'a>(mark: &RunToken, answer: &'a [u8]) -> Option<&'a str> {
+    let lines = marked(mark.as_str(), answer);
+    lines
+        .iter()
+        .find_map(|(line, _)| line.strip_prefix("verdict:"))
+}
+
+fn script(target: &StopTarget<'_>, mark: &RunToken, only: &str) -> String {
     let mut script = String::from("{\n");
     let _ = writeln!(
         script,
-        "_rm={mark} _rid={} _rn={} _rnonce={} _rname={}",
+        "_rm={mark} _rid={} _rn={} _rnonce={} _rname={} _ronly={only}",
         target.job, target.attempt, target.nonce, target.session
     );
     script.push_str(&bare(COMMON));
@@ -79,11 +119,7 @@ pub fn stop_script(target: &StopTarget<'_>, mark: &RunToken) -> String {
 
 /// Reads what [`stop_script`] says; none when it did not come to its end.
 pub fn parse_stop(mark: &RunToken, answer: &[u8]) -> Option<StopVerdict> {
-    let lines = marked(mark.as_str(), answer);
-    let verdict = lines
-        .iter()
-        .find_map(|(line, _)| line.strip_prefix("verdict:"))?;
-    Some(match verdict {
+    Some(match verdict(mark, answer)? {
         "over" => StopVerdict::AlreadyOver,
         "voided" => StopVerdict::NeverBegan,
         "other" => StopVerdict::NotOurs,

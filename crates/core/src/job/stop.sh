@@ -1,5 +1,5 @@
-# Ends one attempt of a job. Given above: _rm mark, _rid job, _rn attempt, _rnonce, _rname session, and processes, which
-# finds and ends.
+# Ends one attempt of a job. Given above: _rm mark, _rid job, _rn attempt, _rnonce, _rname session, _ronly (yes when
+# nothing is to be ended that has begun), and processes, which finds and ends.
 exec </dev/null
 umask 077
 _rdir=$_rroot/jobs/$_rid/$_rn
@@ -19,10 +19,11 @@ fi
 _rx=
 [ ! -f "$_rdir/nonce" ] || read -r _rx <"$_rdir/nonce"
 [ "$_rx" = "$_rnonce" ] || finish other
-[ ! -e "$_rdir/exit" ] || finish over
 _rx=
 read -r _rx <"$_rdir/process"
 [ "$_rx" != void ] || finish voided
+[ -z "$_ronly" ] || { say verdict:begun; exit 0; }
+[ ! -e "$_rdir/exit" ] || finish over
 _rpid= _rwas= _rthen= _rlead=0
 read -r _rpid _rwas _rthen _rlead _rx <"$_rdir/process"
 [ "$_rthen" = "$_rboot" ] || finish over

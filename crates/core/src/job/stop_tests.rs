@@ -218,3 +218,52 @@ proptest! {
         let _ = parse_stop(&mark(), &bytes);
     }
 }
+
+fn void(host: &Host, spec: &JobSpec) -> Option<VoidVerdict> {
+    let target = StopTarget {
+        job: &spec.job,
+        attempt: spec.attempt,
+        nonce: &spec.nonce,
+        session: &spec.session,
+    };
+    parse_void(&mark(), &host.run(&void_script(&target, &mark())))
+}
+
+#[test]
+fn void_spares_what_has_begun_and_bars_what_has_not() {
+    for host in Host::all() {
+        let spec = job("sleep 341");
+        let log = host.started(&spec).log_file;
+        assert_eq!(
+            void(&host, &spec),
+            Some(VoidVerdict::Began),
+            "{}",
+            host.name
+        );
+        assert_eq!(
+            host.judge(&spec, &log).state,
+            JobState::Running,
+            "{}",
+            host.name
+        );
+        let never = job("true");
+        assert_eq!(
+            void(&host, &never),
+            Some(VoidVerdict::NeverBegan),
+            "{}",
+            host.name
+        );
+        assert_eq!(
+            host.refused(&never),
+            StartRefusal::Abandoned,
+            "{}",
+            host.name
+        );
+        assert_eq!(
+            void(&host, &never),
+            Some(VoidVerdict::NeverBegan),
+            "{}",
+            host.name
+        );
+    }
+}

@@ -2,9 +2,11 @@
 
 mod clean;
 mod head_tail;
+mod pattern;
 mod shape;
 
 pub(crate) use clean::is_harmless;
 pub use clean::{clean_line, clean_text};
 pub use head_tail::HeadTail;
+pub use pattern::{Pattern, PatternError};
 pub use shape::{Shaped, shape};

@@ -5,6 +5,7 @@ use std::time::Duration;
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunId;
 use remote_sandbox_core::outcome::{LeftRunning, Outcome, StopReason};
+use remote_sandbox_core::output::Pattern;
 use remote_sandbox_core::shell::{Purpose, Target};
 
 use super::Engine;
@@ -12,7 +13,7 @@ use crate::audit::BeginRow;
 use crate::call::CallContext;
 use crate::clock;
 use crate::questions;
-use crate::run::{Finished, Reading, ReadingPosition, Run, RunRecord};
+use crate::run::{Finished, Reading, ReadingPosition, Run, RunRecord, Wanted};
 
 /// How long a stop may take.
 const STOP_LIMIT: Duration = Duration::from_millis(3500);
@@ -22,12 +23,12 @@ const STOP_LIMIT: Duration = Duration::from_millis(3500);
 pub struct TaskRequest {
     /// Its name as the caller wrote it.
     pub task: String,
-    /// From where to read.
-    pub position: ReadingPosition,
+    /// What to read.
+    pub wanted: Wanted,
     /// How long to wait for news.
     pub wait: Duration,
-    /// How many bytes to show.
-    pub budget: usize,
+    /// What the news must have; any output is news where nothing is said.
+    pub wait_for: Option<Pattern>,
 }
 
 /// Whether processes of a run live, when only the host can tell.
@@ -76,13 +77,8 @@ impl Engine {
         let id = parse_id(&request.task)?;
         if let Some(run) = self.registry.find(&context.principal, &id) {
             if request.wait > Duration::ZERO {
-                let since = match request.position {
-                    ReadingPosition::Since(since) => since,
-                    ReadingPosition::LastLines(_) => run.watch().borrow().bytes,
-                };
-                let until = clock::instant() + request.wait;
                 tokio::select! {
-                    () = run.wait_for_output(since, until) => {}
+                    () = wait_for_news(&run, request) => {}
                     () = context.cancel.cancelled() => {
                         return Err(Failure::new(Code::Cancelled, "the call was cancelled"));
                     }
@@ -97,7 +93,7 @@ impl Engine {
         // The end is looked at first, so that output which comes with it is in the reading.
         let finished = run.finished();
         let reading = run
-            .read(request.position, request.budget)
+            .read(&request.wanted)
             .map_err(|error| unreadable(run.id.as_str(), &error))?;
         let liveness = match &finished {
             Some(Finished {
@@ -150,7 +146,7 @@ impl Engine {
         let Some((record, spool, lives)) = self.registry.recall(&context.principal, id) else {
             return Err(unknown(id.as_str()));
         };
-        let reading = crate::run::read_spool(&spool, request.position, request.budget)
+        let reading = crate::run::read_spool(&spool, &request.wanted)
             .map_err(|error| unreadable(id.as_str(), &error))?;
         let unfinished = record.outcome == RunRecord::RUNNING;
         let status = if unfinished && !lives {
@@ -177,6 +173,24 @@ impl Engine {
         })
     }
 
+    /// The runs of this principal that were handed over, the newest first.
+    pub fn list_runs(&self, context: &CallContext) -> Vec<RunRecord> {
+        let mut records: Vec<RunRecord> = self
+            .registry
+            .records()
+            .into_iter()
+            .filter(|(record, _)| record.principal == context.principal.as_str())
+            .map(|(mut record, lives)| {
+                if record.outcome == RunRecord::RUNNING && !lives {
+                    record.outcome = "abandoned".to_owned();
+                }
+                record
+            })
+            .collect();
+        records.sort_by(|one, two| two.started_at_s.total_cmp(&one.started_at_s));
+        records
+    }
+
     /// Ends a run and says what is left of it.
     pub async fn stop_task(
         &self,
@@ -186,9 +200,13 @@ impl Engine {
         let id = parse_id(task)?;
         let request = TaskRequest {
             task: task.to_owned(),
-            position: ReadingPosition::LastLines(20),
+            wanted: Wanted {
+                position: ReadingPosition::LastLines(20),
+                budget: 4000,
+                grep: None,
+            },
             wait: Duration::ZERO,
-            budget: 4000,
+            wait_for: None,
         };
         let run = self.registry.find(&context.principal, &id);
         let (sandbox, target) = match &run {
@@ -238,6 +256,52 @@ impl Engine {
             Ok(left) => Liveness::StillRunning(left),
             Err(failure) => Liveness::Unknown(failure.masked(&self.mask).message),
         }
+    }
+}
+
+/// Output in which a pattern is looked for at once.
+const SEARCHED: u64 = 256 * 1024;
+
+/// A line that came in two pieces is seen whole when it is shorter.
+const OVERLAP: u64 = 4096;
+
+/// How long new output is left to grow before it is searched.
+const SEARCH_PAUSE: Duration = Duration::from_millis(50);
+
+/// Waits for output past what the caller has seen, or for the end.
+async fn wait_for_news(run: &Run, request: &TaskRequest) {
+    let until = clock::instant() + request.wait;
+    let bytes = || run.watch().borrow().bytes;
+    let origin = match (request.wanted.position, &request.wait_for) {
+        (ReadingPosition::Since(since), _) => since,
+        // What is waited for may have come before the caller asked.
+        (ReadingPosition::LastLines(_), Some(_)) => bytes().saturating_sub(SEARCHED),
+        (ReadingPosition::LastLines(_), None) => bytes(),
+    };
+    let mut seen = origin;
+    loop {
+        run.wait_for_output(seen, until).await;
+        let Some(pattern) = &request.wait_for else {
+            return;
+        };
+        let is_over = run.finished().is_some() || clock::instant() >= until;
+        loop {
+            let from = seen.saturating_sub(OVERLAP).max(origin);
+            let wanted = Wanted {
+                position: ReadingPosition::Since(from),
+                budget: usize::try_from(SEARCHED).unwrap_or(usize::MAX),
+                grep: None,
+            };
+            match run.read(&wanted) {
+                Ok(piece) if pattern.is_in(&piece.text) => return,
+                Ok(piece) if piece.next > seen => seen = piece.next,
+                _ => break,
+            }
+        }
+        if is_over {
+            return;
+        }
+        tokio::time::sleep(SEARCH_PAUSE).await;
     }
 }
 

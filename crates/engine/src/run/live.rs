@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::follow::Tap;
-use super::reading::{Reading, ReadingPosition, read};
+use super::reading::{Reading, Wanted, read};
 use super::spool::Spool;
 use crate::call::Principal;
 use crate::clock;
@@ -229,8 +229,8 @@ impl Run {
     }
 
     /// Reads the kept output.
-    pub fn read(&self, position: ReadingPosition, budget: usize) -> std::io::Result<Reading> {
-        read(&self.output().spool, position, budget)
+    pub fn read(&self, wanted: &Wanted) -> std::io::Result<Reading> {
+        read(&self.output().spool, wanted)
     }
 
     /// The newest line, for people who watch.

@@ -5,6 +5,7 @@
 
 mod aside;
 mod error;
+mod jobs;
 mod opening;
 mod place;
 mod schema;
@@ -17,6 +18,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 pub use aside::damaged_files;
 pub use error::StoreError;
+pub use jobs::{AttemptRow, JobRow, NewJob, StartedJob, WatchId};
 use opening::{Durability, Opened};
 pub use transfers::{
     Begun, NewTransfer, ProcessMark, TransferEnd, TransferId, TransferRow, TransferStatus,

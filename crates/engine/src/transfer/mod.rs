@@ -7,7 +7,7 @@ mod assignment;
 mod cancel;
 mod check;
 mod log;
-mod process;
+pub(crate) mod process;
 mod start;
 mod worker;
 

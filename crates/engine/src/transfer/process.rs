@@ -13,7 +13,7 @@ use crate::store::ProcessMark;
 const LONGEST: u64 = 16 * 1024;
 
 /// The mark of this process.
-pub(super) fn own_mark() -> Option<ProcessMark> {
+pub(crate) fn own_mark() -> Option<ProcessMark> {
     mark_of(std::process::id())
 }
 
@@ -68,7 +68,7 @@ pub(super) fn mark_of(pid: u32) -> Option<ProcessMark> {
 }
 
 /// Whether the very process that was marked still runs.
-pub(super) fn is_alive(mark: &ProcessMark) -> bool {
+pub(crate) fn is_alive(mark: &ProcessMark) -> bool {
     mark_of(mark.pid).as_ref() == Some(mark)
 }
 

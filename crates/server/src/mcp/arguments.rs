@@ -4,6 +4,8 @@ use remote_sandbox_core::failure::{Code, Failure};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::schema::{NUMBER_TOO, UNLISTED};
+
 /// Decodes arguments against a schema, taking numbers and booleans that came as text.
 pub(super) fn decode<T: DeserializeOwned>(
     tool: &str,
@@ -19,6 +21,9 @@ pub(super) fn decode<T: DeserializeOwned>(
             return Err(unknown_field(tool, name, names));
         };
         if let Some(wanted) = property.get("type").and_then(Value::as_str) {
+            if property.get(NUMBER_TOO).is_some() && value.is_number() {
+                *value = Value::String(value.to_string());
+            }
             coerce(wanted, value);
             check_type(tool, name, wanted, value, usage(tool, schema))?;
         }
@@ -141,6 +146,7 @@ fn usage(tool: &str, schema: &Map<String, Value>) -> String {
     let fields: Vec<String> = fields
         .into_iter()
         .flatten()
+        .filter(|(_, property)| property.get(UNLISTED).is_none())
         .map(|(name, property)| {
             let kind = property
                 .get("type")

@@ -51,3 +51,32 @@ fn wrong_arguments_name_the_field(#[case] arguments: Value, #[case] expected: &s
     assert!(failure.message.contains(expected), "{}", failure.message);
     assert!(failure.hint.contains("command"), "{}", failure.hint);
 }
+
+#[derive(Debug, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields)]
+struct Quiet {
+    #[serde(default)]
+    #[schemars(extend("number_too" = true))]
+    gpus: Option<String>,
+    #[serde(default)]
+    #[schemars(extend("unlisted" = true))]
+    interval_s: i64,
+}
+
+#[test]
+fn unlisted_parameter_is_taken_and_not_told_of() {
+    let schema = schema_of::<Quiet>();
+    let run = |arguments: Value| {
+        let arguments = arguments.as_object().unwrap().clone();
+        decode::<Quiet>("quiet", &schema, arguments)
+    };
+    let taken = run(json!({"gpus": 2, "interval_s": "5"})).unwrap();
+    assert_eq!(taken.gpus.as_deref(), Some("2"));
+    assert_eq!(taken.interval_s, 5);
+    let listed = Value::Object(crate::mcp::schema::listed(&schema));
+    assert_eq!(listed["properties"], json!({"gpus": {"type": "string"}}));
+    let error = run(json!({"interval_s": []})).unwrap_err();
+    assert_eq!(error.hint, "usage: quiet(gpus?: string)");
+    let error = run(json!({"other": 1})).unwrap_err();
+    assert!(error.hint.contains("interval_s"), "{}", error.hint);
+}

@@ -14,5 +14,6 @@ pub use reference::tools_markdown;
 pub use server::McpServer;
 pub use stdio::{ServeError, serve_stdio};
 pub use tools::{
-    file_list, sandbox_list, sync_plan, sync_result, transfer_status, transfer_statuses,
+    file_list, job_list, job_started, job_status, sandbox_list, sync_plan, sync_result,
+    transfer_status, transfer_statuses,
 };

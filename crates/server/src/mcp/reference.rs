@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use remote_sandbox_core::failure::Code;
 use serde_json::Value;
 
+use super::schema::UNLISTED;
 use super::tools;
 
 /// `docs/reference/tools.md`.
 pub fn tools_markdown() -> String {
     let mut page = String::from(
-        "# Tools\n\nMade from the code; a test compares it. Names, parameters, defaults and result fields of the older Python server are kept; `docs/reference/migration.md` lists what differs.\n",
+        "# Tools\n\nMade from the code; a test compares it. Names, parameters, defaults and result fields of the older Python server are kept; `docs/reference/migration.md` lists what differs. Parameters marked \"not listed\" are taken, but left out of what clients are told, to keep that short.\n",
     );
     for definition in tools::all() {
         let tool = &definition.tool;
@@ -30,7 +31,7 @@ pub fn tools_markdown() -> String {
                 hints.open_world_hint.unwrap_or(true),
             );
         }
-        push_parameters(&mut page, &tool.input_schema);
+        push_parameters(&mut page, &definition.schema);
     }
     push_errors(&mut page);
     page
@@ -63,7 +64,14 @@ fn push_parameters(page: &mut String, schema: &serde_json::Map<String, Value>) {
             .get("description")
             .and_then(Value::as_str)
             .unwrap_or("");
-        let _ = writeln!(page, "| `{name}` | {kind} | {default} | {meaning} |");
+        let unlisted = match property.get(UNLISTED) {
+            Some(_) => " (not listed)",
+            None => "",
+        };
+        let _ = writeln!(
+            page,
+            "| `{name}`{unlisted} | {kind} | {default} | {meaning} |"
+        );
     }
 }
 

@@ -21,6 +21,31 @@ pub(super) fn schema_of<T: JsonSchema>() -> Arc<Map<String, Value>> {
     }
 }
 
+/// The mark of a parameter that is taken but not told of.
+pub(super) const UNLISTED: &str = "unlisted";
+
+/// The mark of a text that may also come as a number.
+pub(super) const NUMBER_TOO: &str = "number_too";
+
+/// What clients are told of a schema.
+pub(super) fn listed(schema: &Map<String, Value>) -> Map<String, Value> {
+    let mut schema = schema.clone();
+    let mut is_whole = true;
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        let all = properties.len();
+        properties.retain(|_, property| property.get(UNLISTED).is_none());
+        is_whole = properties.len() == all;
+        for property in properties.values_mut().filter_map(Value::as_object_mut) {
+            property.shift_remove(NUMBER_TOO);
+        }
+    }
+    // A client that checks calls itself must let through what is taken.
+    if !is_whole {
+        schema.shift_remove("additionalProperties");
+    }
+    schema
+}
+
 /// Drops what no model needs: titles, formats, bounds of machine integers, null alternatives.
 fn slim(value: &mut Value) {
     match value {

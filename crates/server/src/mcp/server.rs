@@ -25,7 +25,7 @@ select_sandbox sets the default, or pass sandbox_name on each call.\n\
 exec_bash runs a bash command: no state is kept between calls (pass cwd and env, or chain with &&), standard input is empty unless given, \
 a non-zero exit_code is a normal result. A call waits wait_s (50 s); a longer command goes on and the reply has status \"running\" and a task_id. \
 Then use check_background_task(task_id, since_byte=next_byte, wait_s=50) to wait for more - do not poll in a loop and do not start it again. \
-stop_background_task ends it. timeout_s (120 s) ends the whole process tree.\n\
+stop_background_task ends it. timeout_s (120 s) ends the whole process tree. What takes hours goes to exec_bash_background: it outlives this server.\n\
 list_remote_files and read_remote_file look at files: prefer them to ls and cat; read_remote_file takes offset, tail_lines or a range of lines. \
 sync_local_to_remote and sync_remote_to_local copy trees; a large sync goes on in the background: check_file_transfer_task, cancel_file_transfer_task.\n\
 connection_error true means that the link broke: the command may still run; ask check_background_task, never just repeat it.\n\

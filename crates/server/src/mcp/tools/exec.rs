@@ -27,7 +27,7 @@ pub(super) fn definitions() -> Vec<Definition> {
         Label {
             name: "exec_bash",
             title: "Run a command",
-            description: "Run a bash command in a sandbox and wait for it. After wait_s it goes on and you get status \"running\" with a task_id: read on with check_background_task, end it with stop_background_task. At timeout_s the whole process tree is ended.",
+            description: "Run a bash command in a sandbox and wait for it. After wait_s it goes on and you get status \"running\" with a task_id for check_background_task and stop_background_task.",
             nature: Nature::RUNS,
             core: true,
         }
@@ -42,22 +42,20 @@ struct ExecParams {
     /// Directory: absolute, ~/x or relative to home
     #[serde(default)]
     cwd: Option<String>,
-    /// End the process tree after this many seconds
+    /// Then the process tree is ended
     #[serde(default = "usual_timeout")]
     timeout_s: i64,
-    /// Cap for stdout and stderr together
+    /// stdout and stderr together
     #[serde(default = "usual_output")]
     max_output_chars: i64,
     /// Default: the active sandbox
     #[serde(default)]
     sandbox_name: Option<String>,
-    /// Extra environment variables
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// Text for standard input (default: empty)
     #[serde(default)]
     stdin: Option<String>,
-    /// Seconds to wait for the end, at most 280
+    /// At most 280
     #[serde(default = "usual_wait")]
     wait_s: f64,
 }

@@ -1,14 +1,18 @@
 //! The tools: one table, one file per group.
 
+mod background;
 mod containers;
 mod exec;
 mod files;
 mod jobs;
+mod runs;
 mod sandboxes;
 mod sync;
 mod transfers;
 
+pub use background::job_started;
 pub use files::file_list;
+pub use jobs::{job_list, job_status};
 pub use sandboxes::sandbox_list;
 pub use sync::{sync_plan, sync_result};
 pub use transfers::{transfer_status, transfer_statuses};
@@ -27,7 +31,7 @@ use serde_json::{Map, Value};
 
 use super::arguments;
 use super::render::Reply;
-use super::schema::schema_of;
+use super::schema::{listed, schema_of};
 
 type Handler = Box<
     dyn Fn(
@@ -84,6 +88,8 @@ impl Nature {
 /// One tool: what clients see and what it does.
 pub(super) struct Definition {
     pub(super) tool: Tool,
+    /// All parameters, those included that clients are not told of.
+    pub(super) schema: Arc<Map<String, Value>>,
     pub(super) handler: Handler,
 }
 
@@ -105,7 +111,7 @@ impl Label {
         W: Future<Output = Result<Reply, Failure>> + Send + 'static,
     {
         let schema = schema_of::<P>();
-        let mut tool = Tool::new(self.name, self.description, schema.clone());
+        let mut tool = Tool::new(self.name, self.description, Arc::new(listed(&schema)));
         tool.title = Some(self.title.to_owned());
         let mut annotations = ToolAnnotations::default();
         annotations.read_only_hint = Some(self.nature.read_only);
@@ -119,13 +125,18 @@ impl Label {
             tool.meta = Some(meta);
         }
         let name = self.name;
+        let all = schema.clone();
         let handler: Handler = Box::new(move |engine, context, given| {
-            let schema = schema.clone();
+            let schema = all.clone();
             Box::pin(async move {
                 handle(engine, context, arguments::decode(name, &schema, given)?).await
             })
         });
-        Definition { tool, handler }
+        Definition {
+            tool,
+            schema,
+            handler,
+        }
     }
 }
 
@@ -142,12 +153,14 @@ pub(super) fn offered(is_offered: impl Fn(Toolset) -> bool) -> Vec<Definition> {
         definitions.extend(containers::definitions());
     }
     definitions.extend(exec::definitions());
+    definitions.extend(background::definitions());
     definitions.extend(files::definitions());
     definitions.extend(jobs::definitions());
     definitions.extend(sync::definitions());
     definitions.extend(transfers::definitions());
     if is_offered(Toolset::Advanced) {
         definitions.extend(sync::advanced());
+        definitions.extend(jobs::advanced());
     }
     definitions.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
     definitions

@@ -34,7 +34,7 @@ pub(super) fn definitions() -> Vec<Definition> {
         Label {
             name: "select_sandbox",
             title: "Select sandbox",
-            description: "Make a sandbox the active one; calls without sandbox_name use it from then on. \"auto\" takes the idlest reachable one and says why; the other parameters go with \"auto\".",
+            description: "Make a sandbox the active one; calls without sandbox_name use it. \"auto\" takes the idlest and says why; the other parameters go with it.",
             nature: Nature::SETS,
             core: false,
         }
@@ -53,7 +53,6 @@ pub(super) fn definitions() -> Vec<Definition> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListParams {
-    /// Also measure load and compute idle_score
     #[serde(default)]
     check_resources: bool,
 }

@@ -74,20 +74,25 @@ struct UpParams {
     #[serde(default)]
     excludes: Option<Vec<String>>,
     #[serde(default)]
+    #[schemars(extend("unlisted" = true))]
     exclude_file: Option<String>,
     #[serde(default)]
     sandbox_name: Option<String>,
     #[serde(default)]
     use_gitignore: bool,
     #[serde(default)]
+    #[schemars(extend("unlisted" = true))]
     checksum: bool,
     #[serde(default)]
+    #[schemars(extend("unlisted" = true))]
     follow_links: bool,
     #[serde(default)]
+    #[schemars(extend("unlisted" = true))]
     keep_dirlinks: bool,
     #[serde(default)]
     dry_run: bool,
     #[serde(default)]
+    #[schemars(extend("unlisted" = true))]
     confirm_delete: Option<i64>,
 }
 
@@ -101,6 +106,7 @@ struct DownParams {
     #[serde(default)]
     excludes: Option<Vec<String>>,
     #[serde(default)]
+    #[schemars(extend("unlisted" = true))]
     exclude_file: Option<String>,
     #[serde(default)]
     sandbox_name: Option<String>,
@@ -109,14 +115,17 @@ struct DownParams {
     #[serde(default)]
     use_gitignore: bool,
     #[serde(default)]
+    #[schemars(extend("unlisted" = true))]
     checksum: bool,
     #[serde(default)]
+    #[schemars(extend("unlisted" = true))]
     follow_links: bool,
     #[serde(default)]
     overwrite: bool,
     #[serde(default)]
     dry_run: bool,
     #[serde(default)]
+    #[schemars(extend("unlisted" = true))]
     confirm_delete: Option<i64>,
 }
 

@@ -49,6 +49,7 @@ pub(super) fn definitions() -> Vec<Definition> {
 struct CheckParams {
     task_id: i64,
     #[serde(default = "usual_lines")]
+    #[schemars(extend("unlisted" = true))]
     last_n_lines: i64,
 }
 
@@ -61,6 +62,7 @@ fn usual_lines() -> i64 {
 struct CancelParams {
     task_id: i64,
     #[serde(default = "usual_patience")]
+    #[schemars(extend("unlisted" = true))]
     force_kill_after_s: f64,
 }
 

@@ -1,0 +1,286 @@
+//! Starts jobs, looks at them and ends them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::job::{
+    AttemptNumber, JobId, JobSpec, JobSpecError, JobState, LogPart, Nonce, StopReport, StopVerdict,
+};
+use tokio::time::Instant;
+
+use super::Engine;
+use super::job_reports::{Found, JobQuery, JobReport, window};
+use crate::audit::BeginRow;
+use crate::call::CallContext;
+use crate::clock;
+use crate::job::{self, JobRequest};
+use crate::run::{ReadingPosition, Wanted};
+use crate::store::JobRow;
+
+/// Shortest and longest time between two looks of a call that waits.
+const FIRST_PAUSE: Duration = Duration::from_millis(150);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// What ends a job on this machine.
+const LIVES_HERE: &str = "the job goes on without this server; deleting its sandbox, or the end of this machine's session, ends it";
+
+/// A job that was started.
+#[derive(Debug)]
+pub struct JobStartReport {
+    /// The job.
+    pub row: JobRow,
+    /// Whether the first answer of the host was lost, and the job found running.
+    pub is_recovered: bool,
+    /// Whether there is a tmux session to attach to.
+    pub has_viewer: Option<bool>,
+    /// What the caller should know.
+    pub notes: Vec<String>,
+}
+
+/// What came of ending a job.
+#[derive(Debug)]
+pub struct JobStopReport {
+    /// How it stands now.
+    pub report: JobReport,
+    /// What was ended and what was not, when it was running.
+    pub ended: Option<StopReport>,
+}
+
+impl Engine {
+    /// Starts a job that goes on without the caller.
+    pub async fn start_job(
+        &self,
+        context: &CallContext,
+        mut request: JobRequest,
+    ) -> Result<JobStartReport, Failure> {
+        let sandbox = self.sandbox(request.sandbox.as_deref())?;
+        let name = sandbox.description().name.to_string();
+        request.run = request.run.within(sandbox.surroundings());
+        self.kept.learn().await;
+        let spec = job_spec(&request).map_err(|error| invalid(&error))?;
+        self.record(&BeginRow {
+            principal: context.principal.as_str(),
+            call: &context.call,
+            tool: "exec_bash_background",
+            sandbox: &name,
+            run: spec.job().as_str(),
+            command: request.run.command(),
+            cwd: request.run.cwd(),
+        })?;
+        let store = self.store();
+        let principal = context.principal.as_str();
+        let row = job::begin(store, &request, &spec, &name, principal, &self.mask).await?;
+        let done = job::carry_out(store, sandbox.as_ref(), &row, &spec).await;
+        let done = done.map_err(|failure| failure.masked(&self.mask))?;
+        self.forget_old_jobs(sandbox.clone());
+        let row = store.job(&row.id, principal).await?.unwrap_or(row);
+        let mut notes: Vec<String> = request
+            .session
+            .and_then(|session| session.note)
+            .into_iter()
+            .collect();
+        if sandbox.description().local.is_some() {
+            notes.push(LIVES_HERE.to_owned());
+        }
+        if done.started.has_viewer == Some(false) {
+            notes
+                .push("there is no tmux session to attach to; the job runs without one".to_owned());
+        }
+        Ok(JobStartReport {
+            row,
+            is_recovered: done.is_recovered,
+            has_viewer: done.started.has_viewer,
+            notes,
+        })
+    }
+
+    /// How a job stands, with a part of its log; waits for news when asked to.
+    pub async fn check_job(
+        &self,
+        context: &CallContext,
+        query: &JobQuery,
+    ) -> Result<JobReport, Failure> {
+        let found = self.find_task(context, &query.job).await?;
+        let until = clock::instant() + query.wait;
+        let mut first_size = None;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let wait_for = query.wait_for.as_ref();
+            let report = self.look_at_task(&found, &query.wanted, wait_for).await?;
+            if !must_wait(&report, query, &mut first_size) || clock::instant() >= until {
+                return Ok(report);
+            }
+            let next: Instant = (clock::instant() + pause).min(until);
+            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {}
+                () = context.cancel.cancelled() => {
+                    return Err(Failure::new(Code::Cancelled, "the call was cancelled"));
+                }
+            }
+        }
+    }
+
+    /// Ends a job with everything it started.
+    pub async fn stop_job(
+        &self,
+        context: &CallContext,
+        id: &JobId,
+    ) -> Result<JobStopReport, Failure> {
+        let principal = context.principal.as_str();
+        let row = self.store().job(id, principal).await?;
+        let mut row = row.ok_or_else(|| unknown(id.as_str()))?;
+        let sandbox = self.sandbox(Some(&row.sandbox))?;
+        let wanted = Wanted {
+            position: ReadingPosition::LastLines(20),
+            budget: 4000,
+            grep: None,
+        };
+        let mut ended = None;
+        if !row.attempt.state.is_terminal() {
+            self.record(&BeginRow {
+                principal,
+                call: &context.call,
+                tool: "stop_background_task",
+                sandbox: &row.sandbox,
+                run: id.as_str(),
+                command: "",
+                cwd: None,
+            })?;
+            let stopped = job::stop(self.store(), sandbox.as_ref(), &mut row).await;
+            match stopped.map_err(|failure| failure.masked(&self.mask))? {
+                StopVerdict::Ended(report) => ended = Some(report),
+                StopVerdict::AlreadyOver | StopVerdict::NeverBegan => {}
+                StopVerdict::NotOurs | StopVerdict::Unwritable => {
+                    let text = format!(
+                        "sandbox `{}`: the records of job `{id}` there are not those of the job; nothing was ended",
+                        row.sandbox
+                    );
+                    return Err(Failure::new(Code::RemoteRefused, text)
+                        .hint("look for its processes with exec_bash"));
+                }
+            }
+        }
+        let found = Found::Ours(Box::new(row));
+        let report = self.look_at_task(&found, &wanted, None).await?;
+        Ok(JobStopReport { report, ended })
+    }
+
+    /// How the jobs of this principal stand, the newest first, at most so many. Those that are not over are looked
+    /// at, each sandbox in one round trip.
+    pub async fn list_jobs(
+        &self,
+        context: &CallContext,
+        sandbox: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<JobReport>, Failure> {
+        let principal = context.principal.as_str();
+        let rows = self.store().jobs(principal, sandbox, most).await?;
+        let mut order = Vec::with_capacity(rows.len());
+        let mut open: BTreeMap<String, Vec<JobRow>> = BTreeMap::new();
+        let mut reports: BTreeMap<JobId, JobReport> = BTreeMap::new();
+        for row in rows {
+            order.push(row.id.clone());
+            if row.attempt.state.is_terminal() {
+                reports.insert(row.id.clone(), plain_report(row, None));
+            } else {
+                open.entry(row.sandbox.clone()).or_default().push(row);
+            }
+        }
+        let looks = open
+            .into_iter()
+            .map(|(name, rows)| self.glance_at(name, rows));
+        for reported in futures::future::join_all(looks).await {
+            for report in reported? {
+                if let Some(row) = &report.row {
+                    reports.insert(row.id.clone(), report);
+                }
+            }
+        }
+        Ok(order.iter().filter_map(|id| reports.remove(id)).collect())
+    }
+
+    async fn glance_at(&self, name: String, rows: Vec<JobRow>) -> Result<Vec<JobReport>, Failure> {
+        let sandbox = match self.sandbox(Some(&name)) {
+            Ok(sandbox) => sandbox,
+            Err(failure) => {
+                let reports = rows.into_iter();
+                return Ok(reports
+                    .map(|row| plain_report(row, Some(failure.clone())))
+                    .collect());
+            }
+        };
+        let seen = job::glance(self.store(), sandbox.as_ref(), rows, LogPart::Nothing).await?;
+        Ok(seen
+            .into_iter()
+            .map(|seen| self.report_of(seen, None))
+            .collect())
+    }
+}
+
+fn plain_report(row: JobRow, failure: Option<Failure>) -> JobReport {
+    JobReport {
+        sandbox: row.sandbox.clone(),
+        session: row.session.to_string(),
+        log_file: row.log_file.clone(),
+        state: row.attempt.state.clone(),
+        hearsay_code: None,
+        is_unattended: false,
+        is_log_unbounded: false,
+        log: None,
+        reading: None,
+        has_pattern: false,
+        failure,
+        row: Some(row),
+    }
+}
+
+fn job_spec(request: &JobRequest) -> Result<JobSpec, JobSpecError> {
+    let id = JobId::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
+    let nonce = Nonce::from_bytes(uuid::Uuid::now_v7().into_bytes());
+    let spec = JobSpec::new(request.run.clone(), id, AttemptNumber::FIRST, nonce)?
+        .with_log_file(&request.log_file)?
+        .with_max_log_bytes(request.max_log_bytes)?
+        .with_gpus(request.gpus);
+    Ok(match &request.session {
+        Some(session) => spec.in_session(session.name.clone()),
+        None => spec,
+    })
+}
+
+/// Whether a call that may wait has not heard yet what it waits for.
+fn must_wait(report: &JobReport, query: &JobQuery, first_size: &mut Option<u64>) -> bool {
+    if query.wait == Duration::ZERO {
+        return false;
+    }
+    if let Some(failure) = &report.failure {
+        return failure.retry;
+    }
+    let is_open = matches!(report.state, JobState::Running | JobState::Starting);
+    let Some(reading) = report.reading.as_ref().filter(|_| is_open) else {
+        return false;
+    };
+    match (&query.wait_for, query.wanted.position) {
+        (Some(_), _) if report.has_pattern => false,
+        // There is more than can be searched at once: the caller reads on.
+        (Some(pattern), ReadingPosition::Since(since)) => {
+            reading.total <= since + window(&query.wanted, Some(pattern))
+        }
+        (Some(_), ReadingPosition::LastLines(_)) => true,
+        (None, ReadingPosition::Since(since)) => reading.total <= since,
+        (None, ReadingPosition::LastLines(_)) => {
+            reading.total == *first_size.get_or_insert(reading.total)
+        }
+    }
+}
+
+fn invalid(error: &JobSpecError) -> Failure {
+    Failure::new(Code::InvalidParams, error.to_string())
+}
+
+pub(super) fn unknown(task: &str) -> Failure {
+    Failure::new(Code::NotFound, format!("no job is named `{task}`")).hint(
+        "pass the `task_id` that exec_bash_background returned; jobs that are over are kept for 30 days",
+    )
+}

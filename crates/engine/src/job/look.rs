@@ -1,0 +1,263 @@
+//! Looks at jobs and writes down how they stand.
+
+use std::time::Duration;
+
+use remote_sandbox_core::failure::Failure;
+use remote_sandbox_core::job::{
+    JobState, KnownAttempt, LogPart, Look, Observation, Sighting, StartVerdict, VoidVerdict,
+    check_script, judge, parse_check, parse_start, parse_void, start_script, void_script,
+};
+
+use super::start::{START_LIMIT, started_job};
+use super::{mark, same_start, target, wordless};
+use crate::clock;
+use crate::sandbox::Sandbox;
+use crate::store::{JobRow, Store};
+use crate::transfer::process::is_alive;
+
+/// How long one look may take.
+const LOOK_LIMIT: Duration = Duration::from_secs(20);
+
+/// After this time nobody is about to start what was written down, even if its process lives.
+const START_GRACE: Duration = START_LIMIT.saturating_mul(2);
+
+/// A job as it was found.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// The row, as it is now.
+    pub(crate) row: JobRow,
+    /// How it stands.
+    pub(crate) state: JobState,
+    /// What the host showed, when it could be asked.
+    pub(crate) observation: Option<Observation>,
+    /// Why it could not.
+    pub(crate) failure: Option<Failure>,
+    /// The exit code that only a line in the log tells.
+    pub(crate) hearsay_code: Option<u32>,
+    /// Whether the command runs without the runner that would write down its end.
+    pub(crate) is_unattended: bool,
+}
+
+impl Seen {
+    fn new(row: JobRow) -> Self {
+        Seen {
+            state: row.attempt.state.clone(),
+            row,
+            observation: None,
+            failure: None,
+            hearsay_code: None,
+            is_unattended: false,
+        }
+    }
+}
+
+/// Looks at one job; `Err` only when the store fails.
+pub(crate) async fn look_at(
+    store: &Store,
+    sandbox: &dyn Sandbox,
+    row: JobRow,
+    part: LogPart,
+) -> Result<Seen, Failure> {
+    let mut seen = glance(store, sandbox, vec![row], part).await?;
+    match seen.pop() {
+        Some(seen) => Ok(seen),
+        None => Err(wordless(
+            sandbox.description().name.as_str(),
+            "nothing was looked at",
+        )),
+    }
+}
+
+/// Looks at many jobs of one sandbox in one round trip.
+pub(crate) async fn glance(
+    store: &Store,
+    sandbox: &dyn Sandbox,
+    rows: Vec<JobRow>,
+    part: LogPart,
+) -> Result<Vec<Seen>, Failure> {
+    let looks: Result<Vec<Look>, _> = rows
+        .iter()
+        .map(|row| {
+            let (id, number) = (row.id.clone(), row.attempt.number);
+            Look::job(id, number, &row.session, &row.log_file, part)
+        })
+        .collect();
+    let name = sandbox.description().name.as_str();
+    let looks = looks.map_err(|error| wordless(name, &error.to_string()))?;
+    let asked = ask(sandbox, &looks).await;
+    let mut found = Vec::with_capacity(rows.len());
+    match asked {
+        Ok(observations) => {
+            for (row, observation) in rows.into_iter().zip(observations) {
+                found.push(match observation {
+                    Some(seen) => settle(store, sandbox, row, seen).await?,
+                    None => {
+                        let failure = wordless(name, "the answer broke off");
+                        unseen(store, row, failure).await?
+                    }
+                });
+            }
+        }
+        Err(failure) => {
+            for row in rows {
+                found.push(unseen(store, row, failure.clone()).await?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Looks at a task that is not in the store.
+pub(crate) async fn look_at_foreign(
+    sandbox: &dyn Sandbox,
+    session: &str,
+    log_file: &str,
+    part: LogPart,
+) -> Result<(JobState, Observation), Failure> {
+    let name = sandbox.description().name.as_str();
+    let look = Look::foreign(session, log_file, part).map_err(|error| {
+        Failure::new(
+            remote_sandbox_core::failure::Code::InvalidParams,
+            error.to_string(),
+        )
+    })?;
+    let mut observations = ask(sandbox, &[look]).await?;
+    let Some(seen) = observations.pop().flatten() else {
+        return Err(wordless(name, "the answer broke off"));
+    };
+    let known = KnownAttempt {
+        nonce: None,
+        state: JobState::Running,
+        process: None,
+        is_stop_asked: false,
+    };
+    let verdict = judge(&known, &Sighting::Seen(Box::new(seen.clone())));
+    Ok((verdict.state, seen))
+}
+
+async fn ask(sandbox: &dyn Sandbox, looks: &[Look]) -> Result<Vec<Option<Observation>>, Failure> {
+    let mark = mark();
+    let answer = sandbox.ask(check_script(looks, &mark), LOOK_LIMIT).await?;
+    let report = parse_check(looks, &mark, &answer);
+    let name = sandbox.description().name.as_str();
+    let report = report.map_err(|error| wordless(name, &error.to_string()))?;
+    Ok(report.observations)
+}
+
+fn known(row: &JobRow) -> KnownAttempt {
+    KnownAttempt {
+        nonce: Some(row.attempt.nonce.clone()),
+        state: row.attempt.state.clone(),
+        process: row.attempt.process.clone(),
+        is_stop_asked: row.attempt.is_stop_asked,
+    }
+}
+
+/// A job whose host could not be asked.
+async fn unseen(store: &Store, row: JobRow, failure: Failure) -> Result<Seen, Failure> {
+    let at = clock::wall().as_secs();
+    let verdict = judge(&known(&row), &Sighting::Unreachable { at });
+    let mut seen = Seen::new(row);
+    // Of a start that was not heard of, the host may still say everything.
+    if seen.row.attempt.state != JobState::Starting {
+        note(store, &mut seen.row, &verdict.state, None).await?;
+    }
+    seen.state = verdict.state;
+    seen.failure = Some(failure);
+    Ok(seen)
+}
+
+/// Writes down what an observation means, and finds out about a start that nobody heard the end of.
+async fn settle(
+    store: &Store,
+    sandbox: &dyn Sandbox,
+    mut row: JobRow,
+    observation: Observation,
+) -> Result<Seen, Failure> {
+    let sighting = Sighting::Seen(Box::new(observation));
+    let mut verdict = judge(&known(&row), &sighting);
+    let Sighting::Seen(observation) = sighting else {
+        return Ok(Seen::new(row));
+    };
+    if verdict.state == JobState::Starting && is_abandoned(&row) {
+        match bar(sandbox, &row).await? {
+            VoidVerdict::NeverBegan => verdict.state = JobState::NotStarted,
+            VoidVerdict::Began => {
+                adopt(store, sandbox, &mut row).await?;
+                verdict.state = row.attempt.state.clone();
+            }
+            VoidVerdict::NotOurs | VoidVerdict::Unwritable => {}
+        }
+    } else if verdict.adopted.is_some() {
+        adopt(store, sandbox, &mut row).await?;
+    }
+    note(store, &mut row, &verdict.state, verdict.adopted).await?;
+    Ok(Seen {
+        state: row.attempt.state.clone(),
+        row,
+        observation: Some(*observation),
+        failure: None,
+        hearsay_code: verdict.hearsay_code,
+        is_unattended: verdict.is_unattended,
+    })
+}
+
+/// Whether whoever wrote a start down cannot be about to carry it out.
+fn is_abandoned(row: &JobRow) -> bool {
+    let age = clock::wall().saturating_sub(row.attempt.created);
+    let is_gone = |starter| !is_alive(starter);
+    age > START_GRACE || row.attempt.starter.as_ref().is_some_and(is_gone)
+}
+
+/// Makes sure that an attempt which has not begun never does.
+async fn bar(sandbox: &dyn Sandbox, row: &JobRow) -> Result<VoidVerdict, Failure> {
+    let mark = mark();
+    let script = void_script(&target(row), &mark);
+    let answer = sandbox.ask(script, LOOK_LIMIT).await?;
+    parse_void(&mark, &answer).ok_or_else(|| wordless(&row.sandbox, "the answer broke off"))
+}
+
+/// Asks the host what it did about a start whose answer was lost, and writes that down.
+async fn adopt(store: &Store, sandbox: &dyn Sandbox, row: &mut JobRow) -> Result<(), Failure> {
+    let mark = mark();
+    let script = start_script(&same_start(row)?, &mark);
+    let answer = sandbox.ask(script, LOOK_LIMIT).await?;
+    if let Ok(StartVerdict::StartedBefore(started)) = parse_start(&mark, &answer) {
+        let kept = started_job(&started);
+        let (id, number) = (&row.id, row.attempt.number);
+        if store.note_job_started(id, number, kept.clone()).await? {
+            row.attempt.state = JobState::Running;
+            row.attempt.process = Some(kept.process);
+            row.attempt.log_offset = Some(kept.log_offset);
+        }
+        row.log_file = kept.log_file;
+        row.cwd = Some(kept.cwd);
+        row.gpus = kept.gpus;
+    }
+    Ok(())
+}
+
+async fn note(
+    store: &Store,
+    row: &mut JobRow,
+    state: &JobState,
+    process: Option<remote_sandbox_core::job::ProcessIdentity>,
+) -> Result<(), Failure> {
+    if row.attempt.ended.is_some() || (*state == row.attempt.state && process.is_none()) {
+        return Ok(());
+    }
+    let (id, number) = (&row.id, row.attempt.number);
+    let changed = store.note_job_state(id, number, state.clone(), process);
+    if changed.await? {
+        row.attempt.state = state.clone();
+        if state.is_terminal() {
+            row.attempt.ended = Some(clock::wall());
+        }
+        return Ok(());
+    }
+    // Somebody else has seen its end meanwhile, and that stays.
+    if let Some(now) = store.job(&row.id, &row.principal).await? {
+        *row = now;
+    }
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! Ends a job with everything it started.
+
+use std::time::Duration;
+
+use remote_sandbox_core::failure::Failure;
+use remote_sandbox_core::job::{StopVerdict, parse_stop, stop_script};
+
+use super::{mark, target, wordless};
+use crate::sandbox::Sandbox;
+use crate::store::{JobRow, Store};
+
+/// Two seconds for processes that do not heed TERM, and time to find them.
+const STOP_LIMIT: Duration = Duration::from_secs(15);
+
+/// Ends the last attempt of a job. That somebody wants it is written down first.
+pub(crate) async fn stop(
+    store: &Store,
+    sandbox: &dyn Sandbox,
+    row: &mut JobRow,
+) -> Result<StopVerdict, Failure> {
+    store.note_stop_asked(&row.id, row.attempt.number).await?;
+    row.attempt.is_stop_asked = true;
+    let mark = mark();
+    let script = stop_script(&target(row), &mark);
+    let answer = sandbox.ask(script, STOP_LIMIT).await?;
+    parse_stop(&mark, &answer)
+        .ok_or_else(|| wordless(&row.sandbox, "it did not say what became of the processes"))
+}
