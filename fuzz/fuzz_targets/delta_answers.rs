@@ -19,7 +19,7 @@ fuzz_target!(|input: (u64, u16, &[u8], &[u8])| {
         return;
     };
     let mut reader = SignatureReader::new(&mark, block);
-    let header = format!("RSMCP:{mark}:signature:");
+    let header = format!("RSMCP:{mark}:signature:{size}:1.2.3\n");
     let mut fed = reader.feed(header.as_bytes());
     for part in bytes.chunks(usize::from(piece).max(1)) {
         fed = fed.and_then(|()| reader.feed(part));

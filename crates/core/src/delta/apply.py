@@ -1,4 +1,4 @@
-import errno, hashlib, os, stat, struct, sys
+import errno, os, stat, struct, sys, zlib
 old_path, new_path, mark = os.fsencode(sys.argv[1]), os.fsencode(sys.argv[2]), sys.argv[3]
 size, mode, mtime = int(sys.argv[4]), int(sys.argv[5], 8), int(sys.argv[6])
 source = sys.stdin.buffer
@@ -11,11 +11,11 @@ def take(count):
         raise Stop("cut")
     return data
 def put(data):
-    global left
+    global left, whole
     left -= len(data)
     if left < 0:
         raise Stop("size")
-    whole.update(data)
+    whole = zlib.adler32(data, whole)
     while data:
         data = data[os.write(new, data):]
 def copy(offset, length):
@@ -41,12 +41,16 @@ def build(letter):
         else:
             raise Stop("cut")
         letter = take(1)
-    if left or take(32) != whole.digest():
+    # The blocks are known by their hashes; what is left to see is that nobody has written into the old file since.
+    found = os.fstat(old)
+    stamp = b"%d.%d.%d" % (found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
+    meant, length = struct.unpack(">IB", take(5))
+    if take(length) != stamp or left or meant != whole:
         raise Stop("hash")
     os.fchmod(new, mode)
     os.utime(new, ns=(mtime, mtime))
 verdict = "ok"
-left, whole, new = size, hashlib.sha256(), None
+left, whole, new = size, 1, None
 try:
     try:
         old = os.open(old_path, os.O_RDONLY | os.O_NONBLOCK)

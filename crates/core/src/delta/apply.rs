@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::rolling::Checksum;
+use super::signature::OldStamp;
 use super::{beginning, position};
 use crate::ids::RunToken;
 use crate::shell::quote;
@@ -56,10 +58,14 @@ pub fn data_head(length: u32) -> [u8; 5] {
     [b'D', a, b, c, d]
 }
 
-/// The frame that ends the file and tells the SHA-256 of all of it.
-pub fn end_frame(hash: &[u8; 32]) -> [u8; 33] {
-    let mut frame = [b'E'; 33];
-    frame.split_at_mut(1).1.copy_from_slice(hash);
+/// The frame that ends the file: the sum of all of it, and what the old file must still look like.
+pub fn end_frame(whole: Checksum, old: &OldStamp) -> Vec<u8> {
+    let stamp = old.as_bytes();
+    let mut frame = Vec::with_capacity(6 + stamp.len());
+    frame.push(b'E');
+    frame.extend_from_slice(&whole.value().to_be_bytes());
+    frame.push(stamp.len() as u8);
+    frame.extend_from_slice(stamp);
     frame
 }
 

@@ -18,7 +18,11 @@ fn mark() -> RunToken {
 
 /// What a host would say of a file, in our own words.
 fn said(old: &[u8], block: u32) -> Vec<u8> {
-    let mut said = format!("RSMCP:{}:signature:{}\n", mark(), old.len()).into_bytes();
+    said_of(old, block, "17.1000.-5")
+}
+
+fn said_of(old: &[u8], block: u32, stamp: &str) -> Vec<u8> {
+    let mut said = format!("RSMCP:{}:signature:{}:{stamp}\n", mark(), old.len()).into_bytes();
     for block in old.chunks(block as usize) {
         said.extend(rolling::Sum::of(block).value().to_be_bytes());
         said.extend(&Sha256::digest(block)[..16]);
@@ -228,14 +232,18 @@ fn signature_is_refused_when_it_lies_or_breaks_off() {
         read(&longer, block, 7).unwrap_err(),
         SignatureError::BrokenOff
     );
-    let lie = format!("RSMCP:{}:signature:{}\n", mark(), u64::MAX);
+    let lie = format!("RSMCP:{}:signature:{}:1.2.3\n", mark(), u64::MAX);
     let error = read(lie.as_bytes(), block, 7).unwrap_err();
     assert_eq!(error, SignatureError::TooLarge(u64::MAX));
-    let none = format!("RSMCP:{}:signature:none\n", mark());
-    assert_eq!(
-        read(none.as_bytes(), block, 7).unwrap_err(),
-        SignatureError::NoFile
-    );
+    let long = format!("5:{}", "1".repeat(81));
+    for words in ["none", "5", "5:", "5:a b", "x:1.2.3", &long] {
+        let none = format!("RSMCP:{}:signature:{words}\n", mark());
+        assert_eq!(
+            read(none.as_bytes(), block, 7).unwrap_err(),
+            SignatureError::NoFile,
+            "{words}"
+        );
+    }
     let talk = vec![b'x'; MOST_NOISE + 1];
     assert_eq!(
         read(&talk, block, 9999).unwrap_err(),
@@ -278,6 +286,17 @@ fn has_python() -> bool {
 
 const ODD_NAME: &[u8] = b"-o'dd \xff$(id)\n";
 
+fn stamp_of(path: &Path) -> String {
+    let found = fs::metadata(path).unwrap();
+    let time = |seconds: i64, nanoseconds: i64| seconds * 1_000_000_000 + nanoseconds;
+    format!(
+        "{}.{}.{}",
+        found.ino(),
+        time(found.mtime(), found.mtime_nsec()),
+        time(found.ctime(), found.ctime_nsec())
+    )
+}
+
 #[test]
 fn host_tells_the_blocks_of_a_file() {
     if !has_python() {
@@ -296,8 +315,15 @@ fn host_tells_the_blocks_of_a_file() {
             None,
             b"",
         );
-        assert!(output == said(&old, block.bytes()));
+        assert!(output == said_of(&old, block.bytes(), &stamp_of(&path)));
     }
+    // Longer than what is read at once, and not a whole number of it.
+    let old = noise(9_000_001, 2);
+    fs::write(&path, &old).unwrap();
+    let block = BlockLength::for_size(9_000_001).unwrap();
+    let script = signature_script(&relative, block, &mark());
+    let output = run(&script, home.path(), None, b"");
+    assert!(output == said_of(&old, block.bytes(), &stamp_of(&path)));
     // What may never answer is not opened.
     let pipe = home.path().join("pipe");
     assert!(
@@ -345,10 +371,14 @@ fn host_builds_the_new_file_and_checks_it() {
         mode: 0o751,
         mtime: Mtime::exact(1_000_000_007, 123_456_789).unwrap(),
     };
-    let instructions = delta(&signature(&old, 4096), &new, 65_536);
+    let block = BlockLength::short(4096);
+    let signed = || read(&said_of(&old, 4096, &stamp_of(&old_path)), block, 1000).unwrap();
+    let signature = signed();
+    let instructions = delta(&signature, &new, 65_536);
     let frames = frames(&new, &instructions);
-    let hash: [u8; 32] = Sha256::digest(&new).into();
-    let whole = [frames.as_slice(), &end_frame(&hash)].concat();
+    let mut sum = Checksum::new();
+    sum.update(&new);
+    let whole = [frames.as_slice(), &end_frame(sum, signature.stamp())].concat();
     let verdict = |input: &[u8]| {
         let output = run(&apply_script(&request, &mark()), home.path(), None, input);
         parse_apply(&mark(), &output)
@@ -364,8 +394,16 @@ fn host_builds_the_new_file_and_checks_it() {
     // Whatever goes wrong, nothing is left under the name.
     assert_eq!(verdict(&frames), Some(ApplyVerdict::CutOff));
     assert!(!new_path.exists());
-    let wrong = [frames.as_slice(), &end_frame(&[1; 32])].concat();
+    let wrong = end_frame(Checksum::new(), signature.stamp());
+    let wrong = [frames.as_slice(), &wrong].concat();
     assert_eq!(verdict(&wrong), Some(ApplyVerdict::OtherContent));
+    // Somebody wrote into the old file, and set its time back.
+    let before = fs::metadata(&old_path).unwrap().modified().unwrap();
+    fs::write(&old_path, &old).unwrap();
+    let file = fs::File::options().write(true).open(&old_path).unwrap();
+    file.set_modified(before).unwrap();
+    assert_eq!(verdict(&whole), Some(ApplyVerdict::OtherContent));
+    let whole = [frames.as_slice(), &end_frame(sum, signed().stamp())].concat();
     let beyond = copy_frame(2_999_000, 5000);
     assert_eq!(verdict(&beyond), Some(ApplyVerdict::NoOld));
     let endless = [copy_frame(0, 3_000_000), copy_frame(0, 3_000_000)].concat();

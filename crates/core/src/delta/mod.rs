@@ -3,8 +3,8 @@
 //! The host says a sum and a hash for each block of the file it has ([`signature_script`]). The new content is gone
 //! through here, byte by byte, for places where such a block stands ([`Matcher`]), so that insertions and deletions do
 //! not move everything behind them out of reach. What comes of it are instructions: copy this part of the old file, then
-//! take these new bytes. A program on the host carries them out into a second file and checks the hash of the
-//! whole ([`apply_script`]). Memory here is bounded by the number of blocks, not by the size of the file.
+//! take these new bytes. A program on the host carries them out into a second file and checks that the
+//! old one is still what it was and that the sum of the whole is right ([`apply_script`]). Memory here is bounded by the number of blocks, not by the size of the file.
 
 mod apply;
 mod matcher;
@@ -19,8 +19,10 @@ pub use matcher::{Instruction, Matcher};
 pub use ranges::{
     MOST_RANGES, RANGE_BYTES, RangeDigest, RangeHashes, parse_ranges, range_hashes_script,
 };
+pub use rolling::Checksum;
 pub use signature::{
-    BlockLength, MOST_BLOCKS, Signature, SignatureError, SignatureReader, signature_script,
+    BlockLength, MOST_BLOCKS, OldStamp, Signature, SignatureError, SignatureReader,
+    signature_script,
 };
 
 #[cfg(test)]

@@ -16,7 +16,11 @@ pub(super) struct Sum {
 impl Sum {
     /// The sum of these bytes.
     pub(super) fn of(bytes: &[u8]) -> Self {
-        let (mut low, mut high) = (1_u32, 0_u32);
+        Sum { low: 1, high: 0 }.with(bytes)
+    }
+
+    fn with(self, bytes: &[u8]) -> Self {
+        let Sum { mut low, mut high } = self;
         for piece in bytes.chunks(BEFORE_OVERFLOW) {
             for byte in piece {
                 low += u32::from(*byte);
@@ -31,6 +35,33 @@ impl Sum {
     /// The number that the host computes.
     pub(super) fn value(self) -> u32 {
         self.high << 16 | self.low
+    }
+}
+
+/// The sum of a whole file, which is made piece by piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checksum(Sum);
+
+impl Checksum {
+    /// The sum of nothing.
+    pub fn new() -> Self {
+        Checksum(Sum { low: 1, high: 0 })
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0 = self.0.with(bytes);
+    }
+
+    /// The number that the host computes.
+    pub(super) fn value(self) -> u32 {
+        self.0.value()
+    }
+}
+
+impl Default for Checksum {
+    fn default() -> Self {
+        Checksum::new()
     }
 }
 
@@ -84,6 +115,14 @@ mod tests {
     fn sum_is_adler_32() {
         assert_eq!(Sum::of(b"Wikipedia").value(), 0x11e6_0398);
         assert_eq!(Sum::of(&[255; 100_000]).value(), 0x149a302c);
+    }
+
+    #[test]
+    fn sum_of_pieces_is_the_sum_of_the_whole() {
+        let bytes: Vec<u8> = (0..40_000_u32).map(|at| (at * 7 >> 2) as u8).collect();
+        let mut whole = Checksum::new();
+        bytes.chunks(9_001).for_each(|piece| whole.update(piece));
+        assert_eq!(whole.value(), Sum::of(&bytes).value());
     }
 
     proptest! {

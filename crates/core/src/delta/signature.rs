@@ -23,7 +23,7 @@ const LONGEST_BLOCK: u64 = 16 * 1024 * 1024;
 /// Bytes that are said of each block: its sum, and the beginning of its hash.
 const RECORD: usize = 4 + STRONG;
 
-/// So many bytes of a hash are enough that no two blocks are taken for each other; the whole is checked afterwards.
+/// So many bytes of a hash are enough that no two blocks are taken for each other; the old file must not have changed since.
 pub(super) const STRONG: usize = 16;
 
 /// Blocks of the same sum that are told apart; more have no chance in honest files.
@@ -55,6 +55,26 @@ impl BlockLength {
     #[cfg(test)]
     pub(super) fn short(bytes: u32) -> Self {
         BlockLength(bytes)
+    }
+}
+
+/// What the host said of a file when it began to read it, in its own words: another one means that it was changed since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OldStamp(String);
+
+impl OldStamp {
+    const LONGEST: usize = 80;
+
+    fn parse(words: &str) -> Option<Self> {
+        let is_plain = words
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-'));
+        let is_sized = (1..=Self::LONGEST).contains(&words.len());
+        (is_plain && is_sized).then(|| OldStamp(words.to_owned()))
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
     }
 }
 
@@ -93,7 +113,7 @@ pub struct SignatureReader {
     header: Vec<u8>,
     end: Vec<u8>,
     block: BlockLength,
-    size_bytes: Option<u64>,
+    begun: Option<(u64, OldStamp)>,
     held: Vec<u8>,
     blocks: Vec<Block>,
 }
@@ -112,7 +132,7 @@ impl SignatureReader {
             header: format!("RSMCP:{mark}:signature:").into_bytes(),
             end: format!("RSMCP:{mark}:end\n").into_bytes(),
             block,
-            size_bytes: None,
+            begun: None,
             held: Vec::new(),
             blocks: Vec::new(),
         }
@@ -121,8 +141,8 @@ impl SignatureReader {
     /// Takes the next bytes.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), SignatureError> {
         self.held.extend_from_slice(bytes);
-        let size = match self.size_bytes {
-            Some(size) => size,
+        let size = match &self.begun {
+            Some((size, _)) => *size,
             None => match self.read_header()? {
                 Some(size) => size,
                 None => return Ok(()),
@@ -156,25 +176,30 @@ impl SignatureReader {
         };
         let words = self.held.get(from..to).unwrap_or_default();
         let words = std::str::from_utf8(words).unwrap_or_default();
-        let size: u64 = words.parse().map_err(|_| SignatureError::NoFile)?;
+        let (size, stamp) = words.split_once(':').ok_or(SignatureError::NoFile)?;
+        let size: u64 = size.parse().map_err(|_| SignatureError::NoFile)?;
+        let stamp = OldStamp::parse(stamp).ok_or(SignatureError::NoFile)?;
         if size > u64::from(self.block.bytes()) * MOST_BLOCKS {
             return Err(SignatureError::TooLarge(size));
         }
         self.held.drain(..=to);
-        self.size_bytes = Some(size);
+        self.begun = Some((size, stamp));
         Ok(Some(size))
     }
 
     /// Whether all has come.
     pub fn is_complete(&self) -> bool {
-        self.size_bytes.is_some() && self.held == self.end
+        self.begun.is_some() && self.held == self.end
     }
 
     /// The signature, when all has come.
     pub fn finish(self) -> Result<Signature, SignatureError> {
-        match self.size_bytes {
+        let is_complete = self.is_complete();
+        match self.begun {
             None => Err(SignatureError::NotBegun),
-            Some(size) if self.is_complete() => Ok(Signature::new(self.block, size, self.blocks)),
+            Some((size, stamp)) if is_complete => {
+                Ok(Signature::new(self.block, size, stamp, self.blocks))
+            }
             Some(_) => Err(SignatureError::BrokenOff),
         }
     }
@@ -196,6 +221,7 @@ fn block(record: &[u8; RECORD]) -> Block {
 pub struct Signature {
     block: BlockLength,
     size_bytes: u64,
+    stamp: OldStamp,
     blocks: Vec<Block>,
     /// Sum and number of the whole blocks, in the order of the sums.
     sorted: Vec<(u32, u32)>,
@@ -203,7 +229,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    fn new(block: BlockLength, size_bytes: u64, blocks: Vec<Block>) -> Self {
+    fn new(block: BlockLength, size_bytes: u64, stamp: OldStamp, blocks: Vec<Block>) -> Self {
         let whole = (size_bytes / u64::from(block.bytes())) as usize;
         let mut sorted: Vec<(u32, u32)> = blocks
             .iter()
@@ -225,6 +251,7 @@ impl Signature {
         Signature {
             block,
             size_bytes,
+            stamp,
             blocks,
             sorted,
             filter,
@@ -234,6 +261,11 @@ impl Signature {
     /// The size of the file.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
+    }
+
+    /// What the file looked like when it was read.
+    pub fn stamp(&self) -> &OldStamp {
+        &self.stamp
     }
 
     /// The length of its blocks.

@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use remote_sandbox_core::delta::{
-    ApplyRequest, ApplyVerdict, BlockLength, Instruction, Matcher, Signature, SignatureReader,
-    apply_script, copy_frame, data_head, end_frame, parse_apply, signature_script,
+    ApplyRequest, ApplyVerdict, BlockLength, Checksum, Instruction, Matcher, OldStamp, Signature,
+    SignatureReader, apply_script, copy_frame, data_head, end_frame, parse_apply, signature_script,
 };
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::Entry;
-use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
@@ -123,6 +122,7 @@ pub(super) async fn build(
     let Builder { stream, mark } = builder;
     let new_bytes = Arc::new(AtomicU64::new(0));
     let (tell, instructions) = mpsc::channel(WAITING);
+    let stamp = signature.stamp().clone();
     let search = {
         let (file, new_bytes) = (source.clone(), new_bytes.clone());
         let size = entry.size_bytes;
@@ -138,8 +138,8 @@ pub(super) async fn build(
         new_bytes: &new_bytes,
     };
     let sending = sender.send(instructions);
-    let (hash, sent) = tokio::join!(search, sending);
-    let is_sent = sent? && sender.end(&hash?).await;
+    let (whole, sent) = tokio::join!(search, sending);
+    let is_sent = sent? && sender.end(whole?, &stamp).await;
     let sent_bytes = sender.sent_bytes;
     let limit = COPY_LIMIT + Duration::from_secs(entry.size_bytes / SLOWEST_COPY);
     let verdict = match is_sent {
@@ -157,15 +157,15 @@ pub(super) async fn build(
     Ok(Built::No)
 }
 
-/// Goes through the whole file; gives its hash, or nothing when nobody wants the rest.
+/// Goes through the whole file; gives its sum, or that of a part when nobody wants the rest.
 fn search(
     source: &Source,
     size_bytes: u64,
     signature: &Signature,
     new_bytes: &AtomicU64,
     tell: &mpsc::Sender<Instruction>,
-) -> Result<[u8; 32], LargeError> {
-    let mut whole = Sha256::new();
+) -> Result<Checksum, LargeError> {
+    let mut whole = Checksum::new();
     let mut matcher = Matcher::new(signature);
     let mut buffer = vec![0; CHUNK];
     let mut pass_on = |instruction: Instruction| {
@@ -180,12 +180,12 @@ fn search(
         let length = (size_bytes - at).min(CHUNK as u64);
         let chunk = buffer.get_mut(..length as usize).unwrap_or_default();
         source.read_now(at, chunk)?;
-        whole.update(&*chunk);
+        whole.update(chunk);
         matcher.feed(chunk, &mut pass_on);
         at += length;
     }
     matcher.finish(&mut pass_on);
-    Ok(whole.finalize().into())
+    Ok(whole)
 }
 
 struct Sender<'a> {
@@ -250,8 +250,8 @@ impl Sender<'_> {
         self.stream.input.write_all(bytes).await.is_ok()
     }
 
-    async fn end(&mut self, hash: &[u8; 32]) -> bool {
-        self.put(&end_frame(hash)).await && self.stream.input.shutdown().await.is_ok()
+    async fn end(&mut self, whole: Checksum, old: &OldStamp) -> bool {
+        self.put(&end_frame(whole, old)).await && self.stream.input.shutdown().await.is_ok()
     }
 
     async fn verdict(&mut self, mark: &RunToken) -> Option<ApplyVerdict> {

@@ -35,6 +35,7 @@ const MOST_PIECES: usize = 16;
 
 /// The same while it is open whether all of it has to go: what is under way stands in the way of all that comes later.
 const GENTLE_PIECES: usize = 2;
+const GENTLE_PIECE: u64 = 64 * 1024;
 
 /// The parts of one file that have to go to its place.
 pub(super) struct Stripes<'a> {
@@ -195,15 +196,17 @@ impl<'a> Stripes<'a> {
 
     /// The next piece; none when there is none, or when it shall rest.
     fn take(&self) -> Option<Piece<'_>> {
-        if *self.pace.borrow() == Pace::Resting {
-            return None;
-        }
+        let most = match *self.pace.borrow() {
+            Pace::Resting => return None,
+            Pace::Gentle => GENTLE_PIECE,
+            Pace::Full | Pace::Drained => PIECE,
+        };
         let mut queue = self.queue();
         let Some(range) = queue.front_mut() else {
             self.pace.send_replace(Pace::Drained);
             return None;
         };
-        let end = range.end.min(range.start + PIECE);
+        let end = range.end.min(range.start + most);
         let piece = range.start..end;
         range.start = end;
         if range.is_empty() {
