@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::{
-    cat, clean, copy, demo, doctor, exec, job, jobs, list, ls, secret, status, supervisor,
-    transfer_worker, transfers,
+    cat, clean, copy, demo, doctor, events, exec, job, jobs, list, ls, secret, status, supervisor,
+    transfer_worker, transfers, watch, watchdog,
 };
 
 /// MCP server that gives coding agents remote machines as sandboxes.
@@ -53,6 +53,11 @@ pub(crate) enum Command {
     Jobs(jobs::Jobs),
     Job(job::Job),
     Transfers(transfers::Transfers),
+    Events(events::Events),
+    Watch(watch::Watch),
+    Watchdog(watchdog::Watchdog),
+    #[command(hide = true)]
+    Daemon(watchdog::Run),
     Clean(clean::Clean),
     Doctor(doctor::Doctor),
     Secret(secret::Secrets),

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use remote_sandbox_engine::engine::{Engine, load_config};
+use remote_sandbox_core::failure::Failure;
+use remote_sandbox_engine::engine::{Engine, ServiceKeeper, load_config};
 use remote_sandbox_engine::environment;
+use remote_sandbox_engine::service::Service;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -18,7 +20,12 @@ const TERMINATED: u8 = 143;
 pub(crate) fn build(common: &Common) -> Result<Arc<Engine>, Failed> {
     let environment = environment::capture();
     let config = load_config(common.config.as_deref(), environment.clone())?;
-    let engine = Engine::new(&config, &environment)?.with_config_file(common.config.as_deref());
+    let config_file = common.config.as_deref();
+    let mut engine = Engine::new(&config, &environment)?.with_config_file(config_file);
+    match Service::for_this_system(&environment, config_file) {
+        Ok(service) => engine = engine.with_keeper(Arc::new(ServiceKeeper::new(service))),
+        Err(error) => tracing::debug!("no service can be used: {}", Failure::chain(&error)),
+    }
     let engine = Arc::new(engine);
     for problem in engine.problems() {
         tracing::warn!("{problem}");

@@ -61,6 +61,11 @@ enum Action {
         /// The job
         id: String,
     },
+    /// Run the resume command of a job that is over, in its session and with its log
+    Resume {
+        /// The job
+        id: String,
+    },
     /// Attach to the tmux session of a job; without one, follow its log
     Attach {
         /// The job
@@ -134,7 +139,7 @@ async fn text(
     match action {
         Action::Start(start) => {
             let report = engine.start_job(&context, start.request()?).await?;
-            for note in &report.notes {
+            for note in report.notes.iter().chain(&report.warnings) {
                 notice(note);
             }
             Ok(match start.json {
@@ -157,6 +162,13 @@ async fn text(
                 text = format!("{} processes ended, {left} left\n{text}", ended.ended.len());
             }
             Ok(text)
+        }
+        Action::Resume { id } => {
+            let row = engine.resume_job(&context, &parse(id)?).await?;
+            Ok(format!(
+                "{} resumed, attempt {}\n",
+                row.id, row.attempt.number
+            ))
         }
         Action::Prune {
             sandbox,

@@ -7,6 +7,7 @@ mod copy;
 mod demo;
 mod doctor;
 mod engine;
+mod events;
 mod exec;
 mod job;
 mod jobs;
@@ -23,6 +24,9 @@ mod status_page;
 mod supervisor;
 mod transfer_worker;
 mod transfers;
+mod watch;
+mod watchdog;
+mod watchdog_service;
 
 use std::process::ExitCode;
 
@@ -49,6 +53,10 @@ fn main() -> ExitCode {
         Some(Command::Jobs(jobs)) => jobs.run(common),
         Some(Command::Job(job)) => job.run(common),
         Some(Command::Transfers(transfers)) => transfers.run(common),
+        Some(Command::Events(events)) => events.run(common),
+        Some(Command::Watch(watch)) => watch.run(common),
+        Some(Command::Watchdog(watchdog)) => watchdog.run(common),
+        Some(Command::Daemon(run)) => run.run(common),
         Some(Command::TransferWorker(worker)) => worker.run(),
         Some(Command::SandboxSupervisor(supervisor)) => supervisor.run(),
     };

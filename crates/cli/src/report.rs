@@ -13,6 +13,7 @@ use remote_sandbox_engine::local::SuperviseError;
 use remote_sandbox_engine::proc::CommandError;
 use remote_sandbox_engine::secrets::StoreError;
 use remote_sandbox_engine::transfer::AssignmentError;
+use remote_sandbox_engine::watchdog::WatchdogError;
 use remote_sandbox_server::mcp::ServeError;
 
 use crate::demo::DemoError;
@@ -80,6 +81,9 @@ pub(crate) enum Failed {
     /// A worker was not told what to do.
     #[error(transparent)]
     Assignment(#[from] AssignmentError),
+    /// The watchdog cannot work.
+    #[error(transparent)]
+    Watchdog(#[from] WatchdogError),
     /// There is no terminal for a session.
     #[error("`ssh` cannot be started")]
     Attach(#[source] CommandError),

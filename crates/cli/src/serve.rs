@@ -15,6 +15,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failed> {
     let served = runtime.block_on(async {
         let stop = CancellationToken::new();
         tokio::spawn(engine::stop_on_signal(stop.clone()));
+        // It is looked after in passing: no client waits for it.
+        let watched = hosts.clone();
+        tokio::spawn(async move { watched.bring_watchdog_back().await });
         match arguments.mode {
             Mode::Stdio => serve_stdio(hosts, stop).await,
         }

@@ -8,14 +8,22 @@ mod files;
 mod job_follow;
 mod job_prune;
 mod job_reports;
+mod job_resume;
 mod jobs;
+mod keeper;
 mod listing;
+mod service_keeper;
 mod setup;
 mod survey;
 mod sync;
+mod takeover;
 mod tasks;
 mod terminal;
 mod transfers;
+mod watch_reading;
+mod watch_trial;
+mod watched;
+mod watches;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -26,6 +34,7 @@ use remote_sandbox_core::config::{Config, SandboxEntry, Settings, Toolset};
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::secret::Mask;
 use remote_sandbox_core::sync::scan::Scanner;
+use remote_sandbox_core::watch::EventPolicy;
 
 pub use clean::{LeftRun, Leftovers};
 pub use containers::{Created, NewSandbox};
@@ -36,18 +45,27 @@ pub use job_follow::{FollowFrom, FollowPiece, JobFollower};
 pub use job_prune::PruneReport;
 pub use job_reports::{JobQuery, JobReference, JobReport};
 pub use jobs::{JobStartReport, JobStopReport};
+pub use keeper::{Keeper, KeeperStatus, is_watchdog_alive};
 pub use listing::{FileEntry, ListReport, ListRequest};
+pub use service_keeper::ServiceKeeper;
 pub(crate) use setup::needs_local;
 pub use setup::{SetupError, load_config};
 pub use survey::{Listed, Probed, Selected};
 pub use sync::{SyncAnswer, Where};
+pub use takeover::TakeOver;
 pub use tasks::{Liveness, TaskReport, TaskRequest};
+pub use watch_reading::{CheckpointReport, CheckpointSource, LiveReport};
+pub(crate) use watched::{KEPT_FOR as WATCHES_KEPT_FOR, event_file, forget_old_watches};
+pub use watches::{
+    EventQuery, EventReport, ServiceChange, WatchReport, WatchRequest, WatchdogReport,
+};
 
 use crate::audit::Audit;
 use crate::local::Locals;
 use crate::run::Registry;
 use crate::sandbox::Sandbox;
-use crate::secrets::KeptSecrets;
+use crate::secrets::{KeptSecrets, SecretStore};
+use crate::ssh::Dialer;
 use crate::sync::LocalPaths;
 use crate::transfer::Transfers;
 
@@ -97,6 +115,25 @@ pub struct Engine {
     /// Where this program keeps its own files.
     state: PathBuf,
     transfers: Transfers,
+    /// What callers may have done at events.
+    events: EventPolicy,
+    /// What makes sandboxes of entries that are not in the configuration.
+    dialer: Arc<Dialer>,
+    secrets: Arc<SecretStore>,
+    /// The user's home folder, from which paths in entries begin.
+    home: Option<PathBuf>,
+    /// Entries that this process has kept for the watchdog.
+    persisted: Mutex<BTreeSet<String>>,
+    /// What logs in as the watchdog will, when nobody is there.
+    unattended: Arc<Dialer>,
+    /// What came of that, by the key of the entry.
+    trials: Mutex<BTreeMap<String, Option<String>>>,
+    /// Sandboxes of watches that are not in the configuration, by the key of their entry.
+    made: tokio::sync::Mutex<BTreeMap<String, Arc<dyn Sandbox>>>,
+    /// What keeps the watchdog running.
+    keeper: Arc<dyn Keeper>,
+    /// The configuration file that was named.
+    config_file: Option<PathBuf>,
 }
 
 impl Engine {
@@ -236,7 +273,9 @@ impl Engine {
         self.registry.shut_down(SHUTDOWN_LIMIT).await;
         let closing = self.sandboxes.values().map(|sandbox| sandbox.close());
         let closing = futures::future::join_all(closing);
-        let closing = futures::future::join(closing, self.locals.close());
+        let made: Vec<Arc<dyn Sandbox>> = self.made.lock().await.values().cloned().collect();
+        let made = futures::future::join_all(made.iter().map(|sandbox| sandbox.close()));
+        let closing = futures::future::join3(closing, made, self.locals.close());
         let _ = tokio::time::timeout(Duration::from_millis(300), closing).await;
     }
 

@@ -213,6 +213,31 @@ impl Drop for NewPrivateFile {
     }
 }
 
+/// Makes a program that only this user can run, from the rest of an open file; under its name it is whole or not there.
+pub fn write_program(path: &Path, content: &mut File) -> Result<(), FileError> {
+    let temporary = temporary_beside(path);
+    let opened = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o700)
+        .open(&temporary);
+    let written = opened
+        .and_then(|mut file| {
+            io::copy(content, &mut file)?;
+            file.sync_all()
+        })
+        .and_then(|()| std::fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written.named("write", path)
+}
+
+/// Whether a path names a link, wherever that leads.
+pub fn is_link(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
+}
+
 /// A file in a folder of ours that has no name and is gone with the last that has it open.
 pub fn nameless_file(folder: &Path) -> Result<File, FileError> {
     private_directory(folder)?;

@@ -101,6 +101,11 @@ impl ListingBuilder {
         ListingBuilder::with(EntryList::default(), folder)
     }
 
+    /// The same, for entries of which some lie below links.
+    pub fn looking_behind_links(folder: PathBuf) -> Self {
+        ListingBuilder::with(EntryList::default().looking_behind_links(), folder)
+    }
+
     fn with(list: EntryList, folder: PathBuf) -> Self {
         ListingBuilder {
             list,

@@ -7,6 +7,7 @@
 mod background;
 mod companion;
 mod group;
+mod hook;
 mod piped;
 mod supervised;
 
@@ -18,6 +19,7 @@ use tokio::io::AsyncReadExt;
 pub use background::{Background, in_background};
 pub use companion::{Companion, CompanionProcess};
 use group::Group;
+pub use hook::{Hook, HookEnd};
 pub use piped::{LastWords, Piped};
 pub use supervised::{Detached, detached, shell_in_session};
 

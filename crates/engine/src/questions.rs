@@ -88,12 +88,24 @@ pub async fn scanner(sandbox: &dyn Sandbox) -> Result<Scanner, Failure> {
         let text = format!("sandbox `{name}`: it did not say what it lists files with");
         return Err(Failure::new(Code::RemoteRefused, text).hint(STRANGE));
     };
-    found.scanner.ok_or_else(|| {
-        let text = format!(
-            "sandbox `{name}` has nothing to list files with: no find, no python3, no perl"
-        );
-        Failure::new(Code::Unsupported, text).hint("try `ls` with exec_bash")
-    })
+    match found.scanner {
+        Some(scanner) => Ok(scanner),
+        None => scanner_without_programs(sandbox).await,
+    }
+}
+
+/// Where there is no program to list files with, the file protocol can.
+async fn scanner_without_programs(sandbox: &dyn Sandbox) -> Result<Scanner, Failure> {
+    match sandbox.files().await {
+        Ok(Some(_)) => return Ok(Scanner::Files),
+        Err(failure) if failure.code != Code::Unsupported => return Err(failure),
+        Ok(None) | Err(_) => {}
+    }
+    let name = &sandbox.description().name;
+    let text = format!(
+        "sandbox `{name}` has nothing to list files with: no find, no python3, no perl, no SFTP"
+    );
+    Err(Failure::new(Code::Unsupported, text).hint("try `ls` with exec_bash"))
 }
 
 /// A scan that did not come to its end.

@@ -46,7 +46,8 @@ impl McpClientBuilder {
         self
     }
 
-    /// Sets a variable in the server's otherwise empty environment (only `PATH` and `HOME` are there).
+    /// Sets a variable in the server's otherwise empty environment (only `PATH`, `HOME` and
+    /// `REMOTE_SANDBOX_WATCHDOG`, which is off, are there).
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
@@ -78,6 +79,8 @@ impl McpClientBuilder {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", &home)
+            // No test leaves a watchdog behind, and none touches the services of whoever runs the tests.
+            .env("REMOTE_SANDBOX_WATCHDOG", "off")
             .envs(self.env)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -10,7 +10,7 @@ use remote_sandbox_testkit::wait::{free_port, wait_until};
 use remote_sandbox_testkit::{McpClient, Sshd, process};
 use serde_json::{Map, Value, json};
 
-use crate::support::{entry, exec, exec_with, one, serve, serve_nothing, with};
+use crate::support::{builder, entry, exec, exec_with, one, ready, serve, serve_nothing, with};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -23,9 +23,19 @@ fn parameters(tool: &Value) -> &Map<String, Value> {
     tool["parameters"].as_object().unwrap()
 }
 
+/// A server with one sandbox that offers every tool.
+async fn everything() -> (Sshd, McpClient) {
+    let sshd = Sshd::start();
+    let server = builder(&[entry("box", &sshd)]).env("REMOTE_SANDBOX_EXPOSE_ADVANCED_TOOLS", "1");
+    (sshd, ready(server.start()).await)
+}
+
 /// A value for a parameter that has no default.
-fn sample(parameter: &str) -> Value {
+fn sample(parameter: &str, watch: &Value) -> Value {
     match parameter {
+        "watch_id" => watch.clone(),
+        "tmux_session" => json!("some-session"),
+        "log_file" => json!("~/some.log"),
         "command" => json!("true"),
         "sandbox_name" => json!("box"),
         "remote_path" => json!("/etc/passwd"),
@@ -34,16 +44,23 @@ fn sample(parameter: &str) -> Value {
 }
 
 /// All parameters, spelled out with the defaults of the package.
-fn spelled_out(tool: &Value) -> Map<String, Value> {
+fn spelled_out(tool: &Value, watch: &Value) -> Map<String, Value> {
     let value = |name: &str, parameter: &Value| match (&parameter["required"], &parameter["sample"])
     {
-        (Value::Bool(true), _) => sample(name),
+        (Value::Bool(true), _) => sample(name, watch),
         (_, Value::Null) => parameter["default"].clone(),
         (_, given) => given.clone(),
     };
     let all = parameters(tool).iter();
     all.map(|(name, parameter)| (name.clone(), value(name, parameter)))
         .collect()
+}
+
+/// The number of a watch that has a checkpoint.
+async fn some_watch(client: &McpClient) -> Value {
+    let job = json!({"command": "true", "checkpoint_command": "echo 7", "session_name": "watched"});
+    let job = client.call_tool("exec_bash_background", job).await.json;
+    job["watch_id"].clone()
 }
 
 /// Null, empty text and nothing at all mean the same: not given.
@@ -53,7 +70,7 @@ fn meaning(default: Option<&Value>) -> Option<&Value> {
 
 #[tokio::test]
 async fn parameters_have_the_old_names_types_and_defaults() {
-    let client = serve(&[]).await;
+    let (_sshd, client) = everything().await;
     let list = client
         .request("tools/list", json!({}), LIMIT)
         .await
@@ -98,9 +115,10 @@ fn assert_is_taken_unlisted(tool: &str, parameter: &str, old: &Value) {
 
 #[tokio::test]
 async fn every_parameter_is_taken_with_its_default_and_alone() {
-    let (_sshd, client) = one().await;
+    let (_sshd, client) = everything().await;
+    let watch = some_watch(&client).await;
     for (name, tool) in package() {
-        let all = spelled_out(&tool);
+        let all = spelled_out(&tool, &watch);
         let reply = client.call_tool(&name, Value::Object(all.clone())).await;
         assert!(!reply.is_error, "{name}: {}", reply.text);
         let needed = |parameter: &String| {
@@ -118,9 +136,10 @@ async fn every_parameter_is_taken_with_its_default_and_alone() {
 
 #[tokio::test]
 async fn numbers_and_flags_may_come_as_text() {
-    let (_sshd, client) = one().await;
+    let (_sshd, client) = everything().await;
+    let watch = some_watch(&client).await;
     for (name, tool) in package() {
-        let mut arguments = spelled_out(&tool);
+        let mut arguments = spelled_out(&tool, &watch);
         for value in arguments.values_mut() {
             if value.is_number() || value.is_boolean() {
                 *value = json!(value.to_string());
@@ -133,13 +152,13 @@ async fn numbers_and_flags_may_come_as_text() {
 
 #[tokio::test]
 async fn required_parameters_stay_required() {
-    let (_sshd, client) = one().await;
+    let (_sshd, client) = everything().await;
     for (name, tool) in package() {
         for (parameter, _) in parameters(&tool)
             .iter()
             .filter(|(_, old)| old["required"] == true)
         {
-            let mut arguments = spelled_out(&tool);
+            let mut arguments = spelled_out(&tool, &json!(1));
             arguments.shift_remove(parameter);
             let reply = client.call_tool(&name, Value::Object(arguments)).await;
             assert!(reply.is_error, "{name} without {parameter}");
@@ -168,7 +187,7 @@ fn fields(value: &Value, prefix: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-fn assert_produced(tool: &str, replies: &[Value]) {
+pub(crate) fn assert_produced(tool: &str, replies: &[Value]) {
     let mut found = BTreeSet::new();
     for reply in replies {
         fields(reply, "", &mut found);

@@ -30,3 +30,5 @@ mod sync;
 mod tasks;
 mod transfers;
 mod warm;
+mod watchdog;
+mod watchdog_service;

@@ -35,6 +35,7 @@ pub(super) fn unpack(archive: &[u8], piece: usize) -> Result<Vec<(Member, Vec<u8
             let (used, event) = reader.read(bytes)?;
             bytes = &bytes[used..];
             match event {
+                Event::Remark(_) => panic!("none is known"),
                 Event::More | Event::End => {
                     assert!(bytes.is_empty());
                     break;
@@ -357,4 +358,42 @@ fn writer_refuses_content_that_does_not_fit() {
         })
     );
     assert!(writer.begin(&link("l", "x", LinkEnd::Other)).is_ok());
+}
+
+#[test]
+fn remark_counts_behind_the_end_of_an_archive_and_is_content_within_one() {
+    let remark = [b'!'; BLOCK];
+    let mut inner = file("a", BLOCK as u64, 0);
+    inner.size_bytes = BLOCK as u64;
+    let mut archive = pack(&[inner], Precision::Seconds);
+    let end = archive.len();
+    // Filling of any length may stand before it.
+    archive.extend([0; 3 * BLOCK]);
+    archive.extend(remark);
+    let read = |bytes: &[u8]| {
+        let mut reader = ArchiveReader::reading_on().with_remarks(vec![remark]);
+        let (mut rest, mut remarks) = (bytes, 0);
+        loop {
+            let (used, event) = reader.read(rest)?;
+            rest = &rest[used..];
+            match event {
+                Event::More => return reader.finish().map(|()| remarks),
+                Event::Remark(number) => remarks += number + 1,
+                _ => {}
+            }
+        }
+    };
+    assert_eq!(read(&archive), Ok(1));
+    let mut twice = archive.clone();
+    twice.extend(pack(&[file("b", 1, 0)], Precision::Seconds));
+    assert_eq!(read(&twice), Ok(1));
+    // In the place of content it is content, and in the place of a header it is a wrong one.
+    let mut content = archive[..end].to_vec();
+    let at = content
+        .windows(BLOCK)
+        .position(|part| part == [b'c'; BLOCK]);
+    let at = at.unwrap();
+    content[at..at + BLOCK].copy_from_slice(&remark);
+    assert_eq!(read(&content), Ok(0));
+    assert_eq!(read(&remark), Err(ArchiveError::Checksum));
 }

@@ -122,6 +122,8 @@ pub enum Event<'a> {
     Content(&'a [u8]),
     /// The entry is complete.
     MemberEnd,
+    /// One of the remarks that may stand between archives, by its number.
+    Remark(usize),
     /// The archive is complete; what still comes is filling.
     End,
 }
@@ -166,6 +168,8 @@ pub struct ArchiveReader {
     reads_on: bool,
     /// Whether an end was read, when others may follow.
     has_ended: bool,
+    /// Blocks that are no part of any archive, and may stand behind the end of one.
+    remarks: Vec<[u8; BLOCK]>,
     failed: Option<ArchiveError>,
 }
 
@@ -178,6 +182,7 @@ impl Default for ArchiveReader {
             extensions: 0,
             reads_on: false,
             has_ended: false,
+            remarks: Vec::new(),
             failed: None,
         }
     }
@@ -190,6 +195,13 @@ impl ArchiveReader {
             reads_on: true,
             ..ArchiveReader::default()
         }
+    }
+
+    /// Knows these blocks when they stand behind the end of an archive, where others may follow.
+    #[must_use]
+    pub fn with_remarks(mut self, remarks: Vec<[u8; BLOCK]>) -> Self {
+        self.remarks = remarks;
+        self
     }
 
     /// Reads on; the number of bytes that were used, and what they mean.
@@ -304,6 +316,9 @@ impl ArchiveReader {
             };
             return Ok(None);
         }
+        if let Some(number) = self.remark(header) {
+            return Ok(Some(Event::Remark(number)));
+        }
         if !header.is_sound() {
             return Err(ArchiveError::Checksum);
         }
@@ -326,6 +341,16 @@ impl ArchiveReader {
         };
         self.begin_extension(header, extension)?;
         Ok(None)
+    }
+
+    /// The number of a remark, where one may stand.
+    fn remark(&mut self, header: &Header) -> Option<usize> {
+        let is_between = self.has_ended && self.extensions == 0;
+        let known = self.remarks.iter().filter(|_| is_between);
+        let number = known.into_iter().position(|block| *block == header.0)?;
+        // An empty block before it was filling, and not half of an end.
+        self.state = State::Header;
+        Some(number)
     }
 
     fn begin_extension(&mut self, header: &Header, what: Extension) -> Result<(), ArchiveError> {

@@ -53,8 +53,13 @@ pub(super) fn refuse(fields: &Fields<'_>) -> Result<(), Problem> {
 
 /// Every secret that stands in an entry, whether or not the entry is usable.
 pub(super) fn in_clear(fields: &Fields<'_>) -> Vec<Secret<String>> {
+    in_clear_of(fields, &SECRETS)
+}
+
+/// The same for a table with other secrets.
+pub(super) fn in_clear_of(fields: &Fields<'_>, secrets_of: &[&str]) -> Vec<Secret<String>> {
     let mut secrets = Vec::new();
-    for key in SECRETS {
+    for key in secrets_of {
         if let Some(Value::Text(text)) = fields.value(key) {
             secrets.push(text.clone());
         }

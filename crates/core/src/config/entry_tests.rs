@@ -78,6 +78,7 @@ fn toml_file_gives_sandboxes_with_every_key() {
         result_style: ResultStyle::Text,
         host_key_policy: HostKeyPolicy::Strict,
         toolsets: Some(BTreeSet::from([Toolset::Containers])),
+        watchdog: true,
     };
     assert_eq!(config.settings, settings);
     assert!(config.problems.is_empty(), "{:?}", messages(&config));

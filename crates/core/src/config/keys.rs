@@ -2,7 +2,8 @@
 
 use super::{Key, KeyPlace};
 
-const fn top(
+const fn key(
+    place: KeyPlace,
     name: &'static str,
     form: &'static str,
     default: &'static str,
@@ -10,11 +11,20 @@ const fn top(
 ) -> Key {
     Key {
         name,
-        place: KeyPlace::TopLevel,
+        place,
         form,
         default,
         meaning,
     }
+}
+
+const fn top(
+    name: &'static str,
+    form: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    key(KeyPlace::TopLevel, name, form, default, meaning)
 }
 
 const fn sandbox(
@@ -23,13 +33,7 @@ const fn sandbox(
     default: &'static str,
     meaning: &'static str,
 ) -> Key {
-    Key {
-        name,
-        place: KeyPlace::Sandbox,
-        form,
-        default,
-        meaning,
-    }
+    key(KeyPlace::Sandbox, name, form, default, meaning)
 }
 
 const fn local(
@@ -38,13 +42,7 @@ const fn local(
     default: &'static str,
     meaning: &'static str,
 ) -> Key {
-    Key {
-        name,
-        place: KeyPlace::Local,
-        form,
-        default,
-        meaning,
-    }
+    key(KeyPlace::Local, name, form, default, meaning)
 }
 
 const fn sync(
@@ -53,13 +51,25 @@ const fn sync(
     default: &'static str,
     meaning: &'static str,
 ) -> Key {
-    Key {
-        name,
-        place: KeyPlace::Sync,
-        form,
-        default,
-        meaning,
-    }
+    key(KeyPlace::Sync, name, form, default, meaning)
+}
+
+const fn watchdog(
+    name: &'static str,
+    form: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    key(KeyPlace::Watchdog, name, form, default, meaning)
+}
+
+const fn notifier(
+    name: &'static str,
+    form: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    key(KeyPlace::Notifier, name, form, default, meaning)
 }
 
 /// Every key that is understood.
@@ -129,6 +139,12 @@ pub const KEYS: &[Key] = &[
         "table",
         "empty",
         "Which folders of this machine a sync may use, see below.",
+    ),
+    top(
+        "watchdog",
+        "table",
+        "empty",
+        "What callers may have done at events, and who is told of them, see below.",
     ),
     sandbox(
         "name",
@@ -355,5 +371,119 @@ pub const KEYS: &[Key] = &[
         "path or list of paths",
         "see above",
         "The folders that a sync may use, instead of the usual ones: at most 64 paths, absolute, `~/x`, or relative to the home directory, without `..`, and not `/` itself.",
+    ),
+    watchdog(
+        "allow_event_command",
+        "text",
+        "`config-only`",
+        "Which commands and hosts a call may name: `config-only` those listed here, `any` all.",
+    ),
+    watchdog(
+        "event_commands",
+        "text or list of texts",
+        "none",
+        "Commands that a call may give as `event_command`, `codex_command` or `claude_command`, word for word; at most 64.",
+    ),
+    watchdog(
+        "webhook_hosts",
+        "text or list of texts",
+        "none",
+        "Hosts that a call may name in `webhook_url`: `host` or `host:port`; at most 64.",
+    ),
+    watchdog(
+        "webhook_secret",
+        "text",
+        "none: posts are not signed",
+        "Secret with which posts to webhooks are signed (HMAC-SHA256).",
+    ),
+    watchdog(
+        "webhook_secret_env",
+        "text",
+        "none",
+        "Environment variable that holds it.",
+    ),
+    watchdog(
+        "webhook_secret_command",
+        "list of texts",
+        "none",
+        "Program with arguments that prints it; started without a shell.",
+    ),
+    watchdog(
+        "webhook_secret_secret",
+        "text",
+        "none",
+        "Name under which it is kept (`remote-sandbox-mcp secret set NAME`).",
+    ),
+    watchdog(
+        "notifiers",
+        "list of tables",
+        "none",
+        "Services that are told of the events of every watch; at most 32.",
+    ),
+    notifier(
+        "name",
+        "text",
+        "required",
+        "Its name in lists and errors: letters, digits, `.`, `_`, `-`.",
+    ),
+    notifier(
+        "kind",
+        "text",
+        "required",
+        "`ntfy`, `slack`, `feishu`, `dingtalk` or `wecom`.",
+    ),
+    notifier(
+        "url",
+        "text",
+        "required",
+        "Its address as the service gives it; for ntfy it ends with the topic.",
+    ),
+    notifier(
+        "url_env",
+        "text",
+        "none",
+        "Environment variable that holds the address.",
+    ),
+    notifier(
+        "url_command",
+        "list of texts",
+        "none",
+        "Program with arguments that prints the address; started without a shell.",
+    ),
+    notifier(
+        "url_secret",
+        "text",
+        "none",
+        "Name under which the address is kept.",
+    ),
+    notifier(
+        "secret",
+        "text",
+        "none",
+        "What `feishu` and `dingtalk` sign with; the access token of `ntfy`.",
+    ),
+    notifier(
+        "secret_env",
+        "text",
+        "none",
+        "Environment variable that holds the secret.",
+    ),
+    notifier(
+        "secret_command",
+        "list of texts",
+        "none",
+        "Program with arguments that prints the secret; started without a shell.",
+    ),
+    notifier(
+        "secret_secret",
+        "text",
+        "none",
+        "Name under which the secret is kept.",
+    ),
+    notifier(
+        "events",
+        "text or list of texts",
+        "all types",
+        "Types of events that it is told.",
     ),
 ];

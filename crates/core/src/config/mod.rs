@@ -6,6 +6,7 @@ mod credentials;
 mod entry;
 mod fields;
 mod import;
+mod kept;
 mod keys;
 mod limits;
 mod local;
@@ -19,8 +20,10 @@ mod ssh;
 mod surroundings;
 mod sync;
 mod toolset;
+mod watchdog;
 
 pub use import::{HostPattern, HostPatternError, imported};
+pub use kept::{KeptEntry, KeptSecret, UnkeptError, kept_entry, whole_entry};
 pub use keys::KEYS;
 pub use local::LocalSettings;
 pub use paths::{FileChoice, PathError, Platform, config_file_location, state_dir};
@@ -34,6 +37,7 @@ pub use ssh::{
 pub use surroundings::{Surroundings, names_a_secret};
 pub use sync::SyncSettings;
 pub use toolset::Toolset;
+pub use watchdog::{Notifier, Signing, WatchdogSettings};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -143,6 +147,8 @@ pub struct Config {
     pub local: LocalSettings,
     /// What holds for all syncs.
     pub sync: SyncSettings,
+    /// What holds for all watches.
+    pub watchdog: WatchdogSettings,
     /// Which hosts of the user's SSH configuration are sandboxes too.
     pub import_ssh_config: Vec<HostPattern>,
     /// What was wrong outside a single sandbox.
@@ -160,10 +166,11 @@ impl Config {
             .map(|secret| secret.expose().as_str())
     }
 
-    /// The names of kept secrets that usable sandboxes need, each once.
+    /// The names of kept secrets that usable sandboxes and the telling of events need, each once.
     pub fn stored_secret_names(&self) -> BTreeSet<&SecretName> {
         self.ready()
             .flat_map(|sandbox| sandbox.reach.secret_sources())
+            .chain(self.watchdog.secret_sources())
             .filter_map(SecretSource::stored_name)
             .collect()
     }
@@ -256,6 +263,8 @@ pub struct Settings {
     pub host_key_policy: HostKeyPolicy,
     /// The groups of tools that are asked for; none when nothing was said.
     pub toolsets: Option<BTreeSet<Toolset>>,
+    /// Whether this program starts the watchdog by itself and lets callers set it up.
+    pub watchdog: bool,
 }
 
 impl Default for Settings {
@@ -267,6 +276,7 @@ impl Default for Settings {
             result_style: ResultStyle::Json,
             host_key_policy: HostKeyPolicy::AcceptNew,
             toolsets: None,
+            watchdog: true,
         }
     }
 }

@@ -41,6 +41,10 @@ pub enum KeyPlace {
     Local,
     /// In the table `[sync]` of the configuration file.
     Sync,
+    /// In the table `[watchdog]` of the configuration file.
+    Watchdog,
+    /// In an entry of `[[watchdog.notifiers]]`.
+    Notifier,
 }
 
 const fn variable(name: &'static str, default: &'static str, meaning: &'static str) -> Variable {
@@ -104,6 +108,11 @@ pub const VARIABLES: &[Variable] = &[
         "REMOTE_SANDBOX_TOOLSETS",
         "none named",
         "Groups of tools that are offered, separated by commas: `containers` (`create_sandbox` and `delete_sandbox`), `advanced` (those that are rarely needed).",
+    ),
+    variable(
+        "REMOTE_SANDBOX_WATCHDOG",
+        "on",
+        "`0`, `false`, `no` or `off`: the watchdog is neither started nor set up, and watches are only written down.",
     ),
     variable(
         "REMOTE_SANDBOX_IMPORT_SSH_CONFIG",
@@ -180,6 +189,10 @@ pub fn reference_markdown() -> String {
     push_keys(&mut page, KeyPlace::Local);
     page.push_str(SYNC);
     push_keys(&mut page, KeyPlace::Sync);
+    page.push_str(WATCHDOG);
+    push_keys(&mut page, KeyPlace::Watchdog);
+    page.push_str("\nKeys of a notifier:\n\n");
+    push_keys(&mut page, KeyPlace::Notifier);
     page.push_str(ENDING);
     page
 }
@@ -287,6 +300,35 @@ roots = ["~/projects", "/data/experiments"]
 Without it these are the working directory of the server, unless it is `/`, the home directory or above it; the folder for temporary files; and the folders
 in the home directory whose names do not begin with a dot, except `Library`. Where keys lie (`~/.ssh` and the like) and where this program keeps its
 own files is never used, whatever the roots are. A wrong value counts as an empty list, which allows nothing. Unknown keys are noted.
+
+"#;
+
+const WATCHDOG: &str = r#"
+## Keys of the table `watchdog`
+
+What callers may have done on this machine at events of background jobs, and who else is told of them
+([guide](../guides/notifications.md)). Only the file has this table.
+
+```toml
+[watchdog]
+event_commands = ["~/bin/on-event"]
+webhook_hosts = ["hooks.example.org"]
+webhook_secret_secret = "webhook"
+
+[[watchdog.notifiers]]
+name = "phone"
+kind = "ntfy"
+url = "https://ntfy.sh/a-topic-that-nobody-guesses"
+events = ["completed", "interrupted", "exhausted"]
+```
+
+`event_command`, `webhook_url`, `codex_command` and `claude_command` are arguments that an agent can set. With `config-only` a call that names
+something which is not listed here fails, and nothing is started. `codex_wakeup` and `claude_wakeup` with their usual commands are always allowed.
+Link-local, metadata, multicast and unspecified addresses are never posted to; this machine only where its name is listed.
+A secret has the four keys of a password: `webhook_secret`, `webhook_secret_env`, `webhook_secret_command` and `webhook_secret_secret`; those of a
+notifier are `url`, `url_env`, `url_command`, `url_secret` and `secret`, `secret_env`, `secret_command`, `secret_secret`.
+A wrong value counts as an empty list or as `config-only`; a wrong notifier is left out, a wrong `webhook_secret` stops posts to webhooks.
+Unknown keys are noted.
 
 "#;
 

@@ -59,6 +59,7 @@ fn reference_declares_every_variable_the_code_names() {
         include_str!("resolve.rs"),
         include_str!("settings.rs"),
         include_str!("toolset.rs"),
+        include_str!("watchdog.rs"),
     ];
     let declared: BTreeSet<_> = VARIABLES.iter().map(|variable| variable.name).collect();
     let mut named = 0;
@@ -103,4 +104,14 @@ fn reference_example_of_local_is_taken_without_a_problem() {
     assert!(config.problems.is_empty());
     assert_eq!(config.local.readable.len(), 2);
     assert!(config.local.is_given);
+}
+
+#[test]
+fn reference_example_of_watchdog_is_taken_without_a_problem() {
+    let page = reference_markdown();
+    let (_, rest) = page.split_once("```toml\n[watchdog]").unwrap();
+    let example = rest.split_once("```").unwrap().0;
+    let config = from_toml(&format!("[watchdog]{example}"));
+    assert!(config.problems.is_empty(), "{:?}", config.problems);
+    assert_eq!(config.watchdog.notifiers.len(), 1);
 }

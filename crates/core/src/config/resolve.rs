@@ -10,7 +10,7 @@ use super::reference::KeyPlace;
 use super::{
     Config, ConfigText, EntryPlace, Environment, Fault, Format, HostKeyPolicy, HostPattern, Origin,
     Place, Problem, SANDBOXES_MAX, SOURCE_MAX_BYTES, SandboxConfig, SandboxEntry, Sources,
-    credentials, import, local, settings, surroundings, sync,
+    credentials, import, local, settings, surroundings, sync, watchdog,
 };
 use crate::ids::SandboxName;
 use crate::secret::Secret;
@@ -276,6 +276,8 @@ fn read_file(file: &ConfigText, environment: &Environment, config: &mut Config) 
     config.take_import(import::read_file(&fields));
     config.local = local::read_file(&fields, &mut config.problems, &mut config.clear_secrets);
     config.sync = sync::read_file(&fields, &mut config.problems);
+    let clear_secrets = &mut config.clear_secrets;
+    config.watchdog = watchdog::read_file(&fields, &mut config.problems, clear_secrets);
     config
         .problems
         .extend(fields.unknown_keys(KeyPlace::TopLevel));

@@ -28,7 +28,7 @@ fn unknown_key_at_the_top_is_a_problem_and_the_rest_goes_on() {
     assert_eq!(
         messages(&config),
         [
-            "/c.toml:1: unknown key `result_stile`, known keys: sandboxes, sandbox, advanced_tools, inline_sync_max_files, inline_sync_max_bytes, result_style, host_key_policy, import_ssh_config, toolsets, local, sync"
+            "/c.toml:1: unknown key `result_stile`, known keys: sandboxes, sandbox, advanced_tools, inline_sync_max_files, inline_sync_max_bytes, result_style, host_key_policy, import_ssh_config, toolsets, local, sync, watchdog"
         ]
     );
 }

@@ -74,6 +74,9 @@ pub(super) fn read_environment(
     take("REMOTE_SANDBOX_RESULT_STYLE", WANTED_STYLE, &mut |text| {
         store(style(text), &mut settings.result_style)
     });
+    take("REMOTE_SANDBOX_WATCHDOG", WANTED_SWITCH, &mut |text| {
+        store(switch(text), &mut settings.watchdog)
+    });
     take("REMOTE_SANDBOX_TOOLSETS", WANTED_TOOLSETS, &mut |text| {
         store(toolset::from_text(text).map(Some), &mut settings.toolsets)
     });

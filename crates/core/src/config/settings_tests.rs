@@ -125,6 +125,19 @@ fn entry_policy_wins_over_the_file(
     assert_eq!(wanted.as_str(), text);
 }
 
+#[rstest]
+#[case("", true)]
+#[case("on", true)]
+#[case("off", false)]
+#[case("0", false)]
+#[case("perhaps", true)]
+fn watchdog_can_be_turned_off(#[case] text: &str, #[case] is_on: bool) {
+    let variables = [("REMOTE_SANDBOX_WATCHDOG", text)];
+    let config = resolve(&sources(&variables, None));
+    assert_eq!(config.settings.watchdog, is_on);
+    assert_eq!(config.problems.len(), usize::from(text == "perhaps"));
+}
+
 #[test]
 fn toolsets_are_known_by_their_words() {
     for (word, toolset) in Toolset::WORDS {

@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn sum_of_pieces_is_the_sum_of_the_whole() {
-        let bytes: Vec<u8> = (0..40_000_u32).map(|at| (at * 7 >> 2) as u8).collect();
+        let bytes: Vec<u8> = (0..40_000_u32).map(|at| ((at * 7) >> 2) as u8).collect();
         let mut whole = Checksum::new();
         bytes.chunks(9_001).for_each(|piece| whole.update(piece));
         assert_eq!(whole.value(), Sum::of(&bytes).value());

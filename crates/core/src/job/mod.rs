@@ -18,6 +18,7 @@ mod state;
 mod stop;
 #[cfg(test)]
 mod testing;
+mod webhook;
 
 pub use alarm::{Alarm, alarms_in};
 pub use check::{Checkpoint, LogPart, Look, MOST_CHECKPOINT_BYTES, MOST_LOG_BYTES, check_script};
@@ -45,6 +46,7 @@ pub use stop::{
     StopReport, StopTarget, StopVerdict, VoidVerdict, parse_stop, parse_void, stop_script,
     void_script,
 };
+pub use webhook::shown_webhook;
 
 /// The environment variable that carries job and attempt into every process of a job.
 pub const JOB_VARIABLE: &str = "REMOTE_SANDBOX_JOB";

@@ -154,9 +154,12 @@ impl Observation {
     }
 }
 
-/// The number in the last line of a text that begins with `EXIT_CODE=`.
+/// The number in the last line of a text that begins with `EXIT_CODE=`. Before the last line with which the Python package
+/// begins a task stands only how an earlier one ended.
 pub fn hearsay_exit_code(text: &[u8]) -> Option<u32> {
-    text.split(|byte| *byte == b'\n').rev().find_map(|line| {
+    let lines = text.split(|byte| *byte == b'\n').rev();
+    let mut lines = lines.take_while(|line| !line.starts_with(b"== started_at:"));
+    lines.find_map(|line| {
         let number = line.strip_prefix(b"EXIT_CODE=")?;
         std::str::from_utf8(number).ok()?.trim().parse().ok()
     })

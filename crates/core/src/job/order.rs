@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::WatchPolicy;
 use super::spec::{JobSpecError, check_path};
+use crate::watch::{WebAddress, WebAddressError};
 
 /// Longest JSON text of a caller that is kept.
 const LONGEST_JSON: usize = 64 * 1024;
@@ -68,8 +69,8 @@ pub enum OrderError {
     #[error("`checkpoint_format` is `text` or `json`")]
     Format,
     /// Not an address that can be posted to.
-    #[error("`webhook_url` must begin with http:// or https:// and name a host")]
-    Webhook,
+    #[error("`webhook_url` cannot be posted to")]
+    Webhook(#[source] WebAddressError),
     /// A path at fault.
     #[error(transparent)]
     Path(#[from] JobSpecError),
@@ -123,8 +124,42 @@ pub struct WatchWish {
     pub codex_wakeup: bool,
     /// The command for that, where it is not the usual one.
     pub codex_command: String,
+    /// Whether a Claude Code of this machine is woken at an event.
+    pub claude_wakeup: bool,
+    /// The command for that, where it is not the usual one.
+    pub claude_command: String,
     /// Seconds without new log after which the task counts as stalled; 0 for never.
     pub stall_after_s: i64,
+}
+
+impl Default for WatchWish {
+    /// What holds where a caller says nothing.
+    fn default() -> Self {
+        let policy = WatchPolicy::default();
+        let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        WatchWish {
+            ensure_watchdog: true,
+            resume_command: String::new(),
+            resume_plan_json: String::new(),
+            checkpoint_path: String::new(),
+            checkpoint_format: "text".to_owned(),
+            checkpoint_command: String::new(),
+            interval_s: signed(policy.interval_s),
+            max_log_lines: 80,
+            webhook_url: String::new(),
+            event_command: String::new(),
+            auto_resume: false,
+            max_resume_attempts: i64::from(policy.max_resume_attempts),
+            notify_local: true,
+            alert_after_failures: i64::from(policy.alert_after_failures),
+            resume_delay_s: signed(policy.resume_delay_s),
+            codex_wakeup: false,
+            codex_command: String::new(),
+            claude_wakeup: false,
+            claude_command: String::new(),
+            stall_after_s: 0,
+        }
+    }
 }
 
 /// What is wanted of a watch, checked.
@@ -154,6 +189,12 @@ pub struct WatchOrder {
     pub codex_wakeup: bool,
     /// The command for that, where it is not the usual one.
     pub codex_command: Option<String>,
+    /// Whether a Claude Code of this machine is woken at an event.
+    #[serde(default)]
+    pub claude_wakeup: bool,
+    /// The command for that, where it is not the usual one.
+    #[serde(default)]
+    pub claude_command: Option<String>,
 }
 
 /// What a resume runs.
@@ -206,6 +247,8 @@ impl WatchWish {
             notify_local: self.notify_local,
             codex_wakeup: self.codex_wakeup,
             codex_command: text("codex_command", self.codex_command)?,
+            claude_wakeup: self.claude_wakeup,
+            claude_command: text("claude_command", self.claude_command)?,
             resume: plan,
         })
     }
@@ -289,17 +332,8 @@ fn webhook(url: String) -> Result<Option<String>, OrderError> {
     let Some(url) = text("webhook_url", url)? else {
         return Ok(None);
     };
-    let lower = url.to_ascii_lowercase();
-    let rest = lower
-        .strip_prefix("http://")
-        .or_else(|| lower.strip_prefix("https://"));
-    let is_plain = !url.chars().any(|c| c.is_whitespace() || c.is_control());
-    match rest {
-        Some(rest) if is_plain && !rest.is_empty() && !rest.starts_with(['/', ':', '?', '#']) => {
-            Ok(Some(url))
-        }
-        _ => Err(OrderError::Webhook),
-    }
+    WebAddress::parse(&url).map_err(OrderError::Webhook)?;
+    Ok(Some(url))
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ fn wish() -> WatchWish {
         resume_delay_s: 300,
         codex_wakeup: false,
         codex_command: String::new(),
+        claude_wakeup: false,
+        claude_command: String::new(),
         stall_after_s: 0,
     }
 }
@@ -31,6 +33,16 @@ fn usual_wish_has_the_usual_policy() {
     assert_eq!(order.policy, WatchPolicy::default());
     let kept = serde_json::to_string(&order).unwrap();
     assert_eq!(serde_json::from_str::<WatchOrder>(&kept).unwrap(), order);
+}
+
+#[test]
+fn order_that_was_kept_before_there_was_claude_is_still_read() {
+    let mut kept = serde_json::to_value(wish().check().unwrap()).unwrap();
+    let members = kept.as_object_mut().unwrap();
+    assert!(members.remove("claude_wakeup").is_some());
+    assert!(members.remove("claude_command").is_some());
+    let order: WatchOrder = serde_json::from_value(kept).unwrap();
+    assert!(!order.claude_wakeup && order.claude_command.is_none());
 }
 
 #[test]
@@ -61,7 +73,9 @@ fn resume_command_of_the_plan_counts_when_there_is_no_other() {
 #[case(|wish: &mut WatchWish| wish.checkpoint_path = "a\nb".into(), "checkpoint_path")]
 #[case(|wish: &mut WatchWish| wish.webhook_url = "file:///etc".into(), "webhook_url")]
 #[case(|wish: &mut WatchWish| wish.webhook_url = "http://".into(), "webhook_url")]
+#[case(|wish: &mut WatchWish| wish.webhook_url = "http://u:p@h/".into(), "webhook_url")]
 #[case(|wish: &mut WatchWish| wish.event_command = "a\0b".into(), "event_command")]
+#[case(|wish: &mut WatchWish| wish.claude_command = "a\0b".into(), "claude_command")]
 fn wish_is_refused_by_the_name_of_what_is_wrong(
     #[case] spoil: fn(&mut WatchWish),
     #[case] field: &str,

@@ -447,6 +447,8 @@ impl Next<'_> {
         let silent_s = self
             .now
             .saturating_sub(self.history.grown_at.unwrap_or(self.now));
+        // Our own clock may have been set; the host compares two times of its own.
+        let silent_s = sight.log_age_s.map_or(silent_s, |age| silent_s.min(age));
         if let Some(limit) = self.policy.stall_after_s
             && silent_s >= limit.max(1)
             && !self.history.is_stall_told

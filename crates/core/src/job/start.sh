@@ -133,17 +133,22 @@ if [ -n "$_rnamed" ]; then
   claim "session-$_rname" || refuse "session:$_rheld" ''
   _rclaims=" session-$_rname/$_rmine"
 fi
-if [ -n "$_rtmux" ] && tmux list-sessions -F '#{session_name}' 2>/dev/null | grep -Fqx -- "$_rname"; then
+_rtry=0
+while [ -n "$_rtmux" ] && tmux list-sessions -F '#{session_name}' 2>/dev/null | grep -Fqx -- "$_rname"; do
   # A view of a job that is over goes with it, only a moment later.
   _rwhose=$(tmux show-options -qv -t "=$_rname:" @remote-sandbox-job 2>/dev/null)
   case $_rwhose in
   job_*.[0-9]*)
     ! attempt_lives "$_rroot/jobs/${_rwhose%.*}/${_rwhose##*.}" || refuse "session:${_rwhose%.*}" ''
     tmux kill-session -t "=$_rname" 2>/dev/null
+    break
     ;;
-  *) refuse session: '' ;;
   esac
-fi
+  # One that goes at this moment does not say any more whose it is.
+  [ $_rtry -lt 5 ] || refuse session: ''
+  _rtry=$((_rtry + 1))
+  nap 0.1
+done
 
 if [ "$_rgpus" != 0 ]; then
   _rkept=$_rclaims

@@ -96,7 +96,7 @@ pub fn times_script(root: &HostPath, times: &[(RelPath, Mtime)], mark: &RunToken
 pub fn digest_script(root: &HostPath, mark: &RunToken) -> String {
     let mut script = enter(root, mark);
     script.push_str(
-        "for p in sha256sum 'shasum -a 256' 'sha256 -r'; do\ncommand -v ${p%% *} >/dev/null 2>&1 && break\np=\ndone\n[ -n \"$p\" ] || exit 0\nsay digests\nxargs -0 $p 2>/dev/null\nsay end\nexit 0\n",
+        "for p in sha256sum 'shasum -a 256' 'sha256 -r'; do\ncommand -v ${p%% *} >/dev/null 2>&1 && break\np=\ndone\n[ -n \"$p\" ] && command -v xargs >/dev/null 2>&1 || exit 0\nsay digests\nxargs -0 $p 2>/dev/null\nsay end\nexit 0\n",
     );
     script
 }

@@ -8,8 +8,9 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use super::entry::Kind;
 use super::entry::{Entry, Identity, Mtime};
-use super::packed::{DIRECTORY, Packed, name_of, packed_kind, unpacked_kind};
+use super::packed::{DIRECTORY, Packed, may_hold, name_of, packed_kind, unpacked_kind};
 use super::path::{PathError, RelPath, path_order};
 
 /// A list takes this many entries when nothing else is said: about 19 MB with names of 25 bytes, so that two lists leave
@@ -61,6 +62,8 @@ pub struct EntryList {
     /// Entries whose directory is not among these; they find it when the list is complete.
     strays: Vec<Entry>,
     limit: usize,
+    /// Whether entries may lie below a link.
+    looks_behind_links: bool,
 }
 
 /// Entries in the order of their paths.
@@ -91,6 +94,22 @@ impl EntryList {
             above: Vec::new(),
             strays: Vec::new(),
             limit: limit.min(u32::MAX as usize - 1),
+            looks_behind_links: false,
+        }
+    }
+
+    /// One in which links may have something below them, as directories have.
+    #[must_use]
+    pub fn looking_behind_links(mut self) -> Self {
+        self.looks_behind_links = true;
+        self
+    }
+
+    fn may_hold(&self, entry: &Entry) -> bool {
+        match entry.kind {
+            Kind::Directory => true,
+            Kind::Link { .. } => self.looks_behind_links,
+            Kind::File | Kind::Special(_) => false,
         }
     }
 
@@ -126,7 +145,7 @@ impl EntryList {
         }
         let directory = self.above.last().map_or(ROOT, |(_, number)| *number);
         let number = self.put(&entry, directory);
-        if entry.kind.is_directory() {
+        if self.may_hold(&entry) {
             self.above.push((entry.path, number));
         }
         Ok(())
@@ -186,7 +205,7 @@ impl EntryList {
             match directory {
                 Some(directory) => {
                     let number = self.put(&stray, directory);
-                    if stray.kind.is_directory() {
+                    if self.may_hold(&stray) {
                         late.insert(stray.path, number);
                     }
                 }
@@ -360,7 +379,7 @@ impl Iterator for Entries<'_> {
             }
             self.path
                 .extend_from_slice(name_of(record, &self.list.text));
-            if record.kind == DIRECTORY {
+            if may_hold(record.kind) {
                 self.open.push(Level {
                     next: self.list.first_of(number),
                     directory: number,
@@ -428,7 +447,11 @@ fn find_directory(list: &EntryList, order: &[u32], path: &RelPath) -> Option<u32
         });
         let number = *order.get(at.ok()?)?;
         let record = list.records.get(number as usize)?;
-        if record.kind != DIRECTORY {
+        let is_found = match list.looks_behind_links {
+            true => may_hold(record.kind),
+            false => record.kind == DIRECTORY,
+        };
+        if !is_found {
             return None;
         }
         directory = number;

@@ -142,3 +142,44 @@ proptest! {
         prop_assert_eq!(sorted.iter().map(|entry| entry.path).collect::<Vec<_>>(), all);
     }
 }
+
+#[test]
+fn entries_below_a_link_are_kept_only_where_that_was_asked_for() {
+    let entries = [
+        link("data", "elsewhere", LinkEnd::Directory),
+        directory("data/d"),
+        file("data/d/x", 1, 0),
+        link("data/inner", "further", LinkEnd::Unknown),
+        file("z", 1, 0),
+        // These come late, as those of a second scan do.
+        file("data/inner/y", 1, 0),
+        file("data/a", 1, 0),
+    ];
+    let list = |list: EntryList| {
+        let mut list = list;
+        for entry in &entries {
+            list.push(entry.clone()).unwrap();
+        }
+        list.sorted()
+    };
+    let with = list(EntryList::default().looking_behind_links());
+    assert_eq!(with.misplaced_count(), 0);
+    let paths: Vec<String> = with.iter().map(|entry| entry.path.shown().text).collect();
+    let expected = [
+        "data",
+        "data/a",
+        "data/d",
+        "data/d/x",
+        "data/inner",
+        "data/inner/y",
+        "z",
+    ];
+    assert_eq!(paths, expected);
+    let without = list(EntryList::default());
+    assert_eq!(without.misplaced_count(), 5);
+    let paths: Vec<String> = without
+        .iter()
+        .map(|entry| entry.path.shown().text)
+        .collect();
+    assert_eq!(paths, ["data", "z"]);
+}

@@ -11,6 +11,7 @@ pub mod packing;
 pub mod path;
 pub mod plan;
 pub mod receive;
+pub mod recheck;
 pub mod remembered;
 pub mod revision;
 pub mod roots;
@@ -19,6 +20,7 @@ pub mod safety;
 pub(crate) mod samples;
 pub mod scan;
 pub mod spool;
+pub mod squeezed;
 pub mod staging;
 pub mod temporary;
 

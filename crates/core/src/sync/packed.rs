@@ -31,6 +31,11 @@ pub(super) const DIRECTORY: u8 = 1;
 const LINK: u8 = 2;
 const SPECIAL: u8 = 8;
 
+/// Whether something can lie below an entry of this kind: a directory, or a link that may lead to one.
+pub(super) fn may_hold(kind: u8) -> bool {
+    matches!(kind, DIRECTORY) || (LINK..SPECIAL).contains(&kind)
+}
+
 pub(super) fn packed_kind(kind: &Kind) -> (u8, &[u8]) {
     match kind {
         Kind::File => (FILE, &[]),

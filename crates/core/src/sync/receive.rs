@@ -2,7 +2,8 @@
 //!
 //! **Taking in.** One program on the host unpacks an archive into folders that nobody looks into, and, when the last
 //! entry of the archive says that all of it is right, gives everything its name with `mv` and removes the folders.
-//! That is one round trip for a whole batch. An archive that breaks off has no such last entry, and nothing is renamed.
+//! That is one round trip for a whole batch. An archive that breaks off has no last entry at all: nobody waits for what
+//! came of it any more, so the program removes it, also when nobody can ask it to.
 //!
 //! **Renames.** `mv` into a directory is one `rename` for each entry: what is there is replaced in one step, a link
 //! is replaced and not followed, and a directory that holds something is not replaced at all. What could not be renamed is
@@ -11,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::entry::Entry;
 use super::path::RelPath;
 use super::scan::{HostPath, assignment};
 use super::staging::{Batch, Rename};
@@ -18,6 +20,12 @@ use crate::ids::RunToken;
 
 /// The name of the last entry of an archive whose content may be published.
 pub const SEAL: &[u8] = b"sealed";
+
+/// The name of the last entry of an archive that holds something which must not be published.
+pub const UNSEALED: &[u8] = b"unsealed";
+
+/// A script that is an argument of a program is at most this long; systems take twice that.
+const LONGEST_SCRIPT: usize = 64 * 1024;
 
 /// How an archive is packed on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +85,15 @@ pub fn receive_script(
         Packing::Plain => "tar -xpof -\n",
         Packing::Gzip => "gzip -dc | tar -xpof -\n",
     });
-    script.push_str("status=$?; say tar:$status\n");
+    script.push_str("status=$?\n");
+    let _ = writeln!(
+        script,
+        "[ -e \"$f0/{}\" ] || [ -e \"$f0/{}\" ] || {}",
+        String::from_utf8_lossy(SEAL),
+        String::from_utf8_lossy(UNSEALED),
+        remove_folders(batch).trim_end()
+    );
+    script.push_str("say tar:$status\n");
     script.push_str("case $(tar --version 2>/dev/null) in *GNU*|*bsdtar*) say fractions;; esac\n");
     if publishing == Publishing::AtOnce {
         // On a full disk the seal, which is empty, may still have found its place.
@@ -86,23 +102,46 @@ pub fn receive_script(
             "if [ $status = 0 ] && [ -e \"$f0/{}\" ]; then",
             String::from_utf8_lossy(SEAL)
         );
-        script.push_str(&publish(batch));
+        script.push_str(&publish(&steps(batch).concat()));
+        script.push_str(&remove_folders(batch));
         script.push_str("fi\n");
     }
     script.push_str("exit 0\n");
     script
 }
 
-/// The script that gives what lies in the folders of a batch its names and removes the folders; as a question.
-pub fn publish_script(root: &HostPath, batch: &Batch, mark: &RunToken) -> String {
-    let mut script = String::from("{\n");
-    script.push_str(&begin(root, mark));
-    for (number, folder) in batch.folders.iter().enumerate() {
-        script.push_str(&relative(&format!("f{number}"), Some(folder)));
+/// Whether the renames of a batch fit into the script that takes it in.
+pub fn fits_into_script(batch: &Batch) -> bool {
+    steps(batch).iter().map(String::len).sum::<usize>() <= LONGEST_SCRIPT
+}
+
+/// The scripts that give what lies in the folders of a batch its names, one after the other, each as a question; the
+/// last one removes the folders.
+pub fn publish_scripts(root: &HostPath, batch: &Batch, mark: &RunToken) -> Vec<String> {
+    let mut pieces = vec![String::new()];
+    for step in steps(batch) {
+        match pieces.last_mut() {
+            Some(last) if last.is_empty() || last.len() + step.len() <= LONGEST_SCRIPT => {
+                last.push_str(&step);
+            }
+            _ => pieces.push(step),
+        }
     }
-    script.push_str(&publish(batch));
-    script.push_str("exit 0\n}\n");
-    script
+    let last = pieces.len() - 1;
+    let script = |(number, piece): (usize, String)| {
+        let mut script = String::from("{\n");
+        script.push_str(&begin(root, mark));
+        for (number, folder) in batch.folders.iter().enumerate() {
+            script.push_str(&relative(&format!("f{number}"), Some(folder)));
+        }
+        script.push_str(&publish(&piece));
+        if number == last {
+            script.push_str(&remove_folders(batch));
+        }
+        script.push_str("exit 0\n}\n");
+        script
+    };
+    pieces.into_iter().enumerate().map(script).collect()
 }
 
 /// The script that removes the folders of a batch with what is in them.
@@ -138,29 +177,41 @@ fn relative(variable: &str, path: Option<&RelPath>) -> String {
     assignment(variable, &bytes)
 }
 
-/// Makes directories, then `mv` once for each folder; what is left in them afterwards could not be renamed.
-fn publish(batch: &Batch) -> String {
-    let mut script = String::from(PUBLISH);
+/// What has to be done for the names: directories, then `mv` once for each folder.
+fn steps(batch: &Batch) -> Vec<String> {
     let mut folders: BTreeMap<RelPath, Option<RelPath>> = BTreeMap::new();
     for Rename { from, to } in &batch.renames {
         if let Some(folder) = from.parent() {
             folders.entry(folder).or_insert_with(|| to.parent());
         }
     }
-    for directory in &batch.directories {
-        script.push_str(&relative("to", Some(&directory.path)));
-        script.push_str("mkdir -p \"$to\"\n");
-    }
-    for (folder, directory) in &folders {
-        script.push_str(&relative("from", Some(folder)));
-        script.push_str(&relative("to", directory.as_ref()));
-        script.push_str("publish\n");
-    }
-    script.push_str("say left:end\n");
+    let make = |directory: &Entry| {
+        let to = relative("to", Some(&directory.path));
+        format!("{to}mkdir -p \"$to\"\n")
+    };
+    let rename = |(folder, directory): (&RelPath, &Option<RelPath>)| {
+        let (from, to) = (
+            relative("from", Some(folder)),
+            relative("to", directory.as_ref()),
+        );
+        format!("{from}{to}publish\n")
+    };
+    let made = batch.directories.iter().map(make);
+    made.chain(folders.iter().map(rename)).collect()
+}
+
+/// Takes these steps; what is left in the folders afterwards could not be renamed.
+fn publish(steps: &str) -> String {
+    format!("{PUBLISH}{steps}say left:end\n")
+}
+
+fn remove_folders(batch: &Batch) -> String {
+    let mut folders = String::from("rm -rf");
     for number in 0..batch.folders.len() {
-        let _ = writeln!(script, "rm -rf \"$f{number}\" 2>/dev/null");
+        let _ = write!(folders, " \"$f{number}\"");
     }
-    script
+    folders.push_str(" 2>/dev/null\n");
+    folders
 }
 
 const PUBLISH: &str = r#"publish() {
@@ -170,7 +221,7 @@ find "$from/." ! -name . -prune -exec printf 'RSMCP:%s\0' {} +
 say left
 "#;
 
-/// Reads what [`receive_script`] or [`publish_script`] said; none when it did not come to its end.
+/// Reads what [`receive_script`] or one of [`publish_scripts`] said; none when it did not come to its end.
 pub fn parse_received(mark: &RunToken, output: &[u8], publishing: Publishing) -> Option<Received> {
     let line = |word: &str| format!("RSMCP:{mark}:{word}").into_bytes();
     let unpacked = find(output, &line("tar:"))

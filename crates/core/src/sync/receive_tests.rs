@@ -57,11 +57,10 @@ fn archive(batch: &Batch, is_sealed: bool) -> Vec<u8> {
         }
         bytes.extend(writer.end_entry().unwrap());
     }
-    if is_sealed {
-        let path = batch.folders[0].join(SEAL).unwrap();
-        bytes.extend(writer.begin(&file(&path.shown().text, 0, 0)).unwrap());
-        bytes.extend(writer.end_entry().unwrap());
-    }
+    let seal = if is_sealed { SEAL } else { UNSEALED };
+    let path = batch.folders[0].join(seal).unwrap();
+    bytes.extend(writer.begin(&file(&path.shown().text, 0, 0)).unwrap());
+    bytes.extend(writer.end_entry().unwrap());
     bytes.extend(writer.finish().unwrap());
     bytes
 }
@@ -153,6 +152,9 @@ fn batch_that_broke_off_is_not_renamed() {
     let whole = archive(&batch, true);
     let received = receive(home.path(), "dash", &batch, &whole[..whole.len() - 2600]);
     assert!(received.is_none_or(|received| !received.published));
+    // Nobody waits for it any more, so nothing of it is left.
+    let left = std::fs::read_dir(home.path().join("my target")).unwrap();
+    assert_eq!(left.count(), 0);
     let unsealed = receive(home.path(), "dash", &batch, &archive(&batch, false)).unwrap();
     assert_eq!((unsealed.unpacked, unsealed.published), (Some(0), false));
     let target = home.path().join("my target");
@@ -160,8 +162,9 @@ fn batch_that_broke_off_is_not_renamed() {
     let folder = target.join(batch.folders[0].shown().text);
     assert!(folder.join("1/b").exists());
     let root = HostPath::parse(b"~/my target").unwrap();
-    let script = publish_script(&root, &batch, &mark());
-    let output = run(home.path(), "dash", &script, b"");
+    let scripts = publish_scripts(&root, &batch, &mark());
+    assert_eq!(scripts.len(), 1);
+    let output = run(home.path(), "dash", &scripts[0], b"");
     let received = parse_received(&mark(), &output, Publishing::AtOnce).unwrap();
     assert!(received.published && received.left.is_empty());
     assert!(target.join("b").exists() && !folder.exists());
@@ -250,4 +253,39 @@ fn archive_with_an_entry_that_cannot_be_unpacked_is_not_published_although_it_is
     let received = receive(home.path(), "dash", &batch, &archive(&batch, true)).unwrap();
     assert!(received.unpacked != Some(0) && !received.published);
     assert!(!home.path().join("my target/a").exists());
+}
+
+#[test]
+fn names_of_a_thousand_folders_are_given_by_scripts_that_every_system_takes() {
+    let home = tempfile::tempdir().unwrap();
+    let target = home.path().join("my target");
+    let long = "long name of a folder ".repeat(5);
+    let names: Vec<String> = (0..1000).map(|number| format!("{long}{number}")).collect();
+    let mut files = Vec::new();
+    for name in &names {
+        std::fs::create_dir_all(target.join(name)).unwrap();
+        files.push(file(&format!("{name}/a"), 3, 0));
+    }
+    let batch = batch(&files);
+    assert!(!fits_into_script(&batch));
+    let root = HostPath::parse(b"~/my target").unwrap();
+    let later = Publishing::Later;
+    let script = receive_script(&root, &batch, Packing::Plain, later, &mark());
+    let output = run(home.path(), "dash", &script, &archive(&batch, true));
+    let received = parse_received(&mark(), &output, later).unwrap();
+    assert_eq!((received.unpacked, received.published), (Some(0), false));
+    let scripts = publish_scripts(&root, &batch, &mark());
+    assert!(scripts.len() > 2);
+    for script in scripts {
+        assert!(script.len() < 100 * 1024, "{} bytes", script.len());
+        let output = run(home.path(), "dash", &script, b"");
+        let received = parse_received(&mark(), &output, Publishing::AtOnce).unwrap();
+        assert!(received.published && received.left.is_empty());
+    }
+    assert!(
+        names
+            .iter()
+            .all(|name| target.join(name).join("a").exists())
+    );
+    assert_eq!(std::fs::read_dir(&target).unwrap().count(), 1000);
 }

@@ -5,8 +5,8 @@
 //! is filled where nobody sees it and renamed as a whole, which is one step for all that is in it.
 //!
 //! A rename works within one mount only. Where something is mounted within the target, or files go through a link to a
-//! directory, that part of the tree gets a folder of its own. Below such a link the target was not looked through, so that
-//! directories are made there one by one, and only what is in them is renamed.
+//! directory, that part of the tree gets a folder of its own. Below such a link the target may not have been looked
+//! through, so that directories are made there one by one, and only what is in them is renamed.
 
 use std::collections::BTreeMap;
 
@@ -96,7 +96,11 @@ impl Regions {
                 Kind::Link {
                     end: LinkEnd::Directory | LinkEnd::Unknown,
                     ..
-                } if keep_dirlinks => tops.push((entry.path, true)),
+                } if keep_dirlinks => {
+                    // On which device that is nobody knows; mounts below it are told by name.
+                    tops.push((entry.path.clone(), true));
+                    above.push((entry.path, None));
+                }
                 _ => {}
             }
         }

@@ -18,7 +18,7 @@ mod tree;
 mod walk;
 
 pub use error::BeneathError;
-pub use new_file::NewFile;
+pub use new_file::{LastDirectory, NewFile, ParkedFile};
 pub use remove::Removed;
 pub use scan::{LocalScan, LocalScanOptions, scan};
 pub use stat::stamp_of;

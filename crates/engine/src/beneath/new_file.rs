@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use remote_sandbox_core::ids::RunToken;
@@ -16,7 +16,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::BeneathError;
-use super::open::open_below;
+use super::open::{HANDLE, open_below};
 use super::stat::{is_same, look_at, times};
 use super::tree::{Parent, Tree};
 
@@ -39,12 +39,74 @@ struct Place {
     temporary: String,
     path: RelPath,
     is_taken: bool,
+    /// Whether another machine keeps the file.
+    is_kept_elsewhere: bool,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         if self.is_taken {
             let _ = unlinkat(&self.directory, self.temporary.as_str(), AtFlags::empty());
+        }
+    }
+}
+
+/// A complete file that waits for its name and holds nothing open; it is removed again unless it is committed.
+#[derive(Debug)]
+pub struct ParkedFile {
+    tree: Tree,
+    temporary: String,
+    path: RelPath,
+    is_taken: bool,
+}
+
+/// The directory that was used last; files come directory by directory.
+#[derive(Debug, Default)]
+pub struct LastDirectory(Option<(Option<RelPath>, OwnedFd)>);
+
+impl LastDirectory {
+    fn of(&mut self, tree: &Tree, path: &RelPath) -> Result<BorrowedFd<'_>, Errno> {
+        let parent = path.parent();
+        let (held, handle) = match self.0.take() {
+            Some((held, handle)) if held == parent => (held, handle),
+            _ => {
+                let handle = tree.directory(parent.as_ref(), HANDLE)?;
+                (parent, handle)
+            }
+        };
+        Ok(self.0.insert((held, handle)).1.as_fd())
+    }
+}
+
+impl ParkedFile {
+    /// Where the file lies until it gets its name.
+    pub fn place(&self) -> Option<RelPath> {
+        match self.path.parent() {
+            Some(parent) => parent.join(self.temporary.as_bytes()).ok(),
+            None => RelPath::parse(self.temporary.as_bytes()).ok(),
+        }
+    }
+
+    /// Gives the file its name, if what it replaces is still what the scan saw.
+    pub fn commit(
+        mut self,
+        replaces: Option<&Entry>,
+        last: &mut LastDirectory,
+    ) -> Result<(), BeneathError> {
+        let directory = last.of(&self.tree, &self.path);
+        let directory = directory.map_err(|error| BeneathError::of("write", &self.path, error))?;
+        settle(directory, &self.temporary, &self.path, replaces)?;
+        self.is_taken = false;
+        Ok(())
+    }
+}
+
+impl Drop for ParkedFile {
+    fn drop(&mut self) {
+        if self.is_taken
+            && let Ok(parent) = self.tree.parent(&self.path)
+        {
+            let _ = unlinkat(&parent, self.temporary.as_str(), AtFlags::empty());
         }
     }
 }
@@ -134,6 +196,18 @@ impl Tree {
         place.settle(replaces)
     }
 
+    /// Closes a complete file of this tree; it gets its name later.
+    pub fn park(&self, file: NewFile, mode: u16, mtime: Mtime) -> Result<ParkedFile, BeneathError> {
+        let mut place = file.close(mode, mtime)?;
+        place.is_taken = false;
+        Ok(ParkedFile {
+            tree: self.clone(),
+            temporary: std::mem::take(&mut place.temporary),
+            path: place.path.clone(),
+            is_taken: true,
+        })
+    }
+
     fn place(&self, path: &RelPath, temporary: String) -> Result<Place, BeneathError> {
         let failed = |error: Errno| BeneathError::of("write", path, error);
         let directory = match self.parent(path).map_err(failed)? {
@@ -147,6 +221,7 @@ impl Tree {
             temporary,
             path: path.clone(),
             is_taken: false,
+            is_kept_elsewhere: self.is_kept_elsewhere(),
         })
     }
 }
@@ -154,52 +229,60 @@ impl Tree {
 impl Place {
     /// Gives it its name, if what is there now is what was seen before.
     fn settle(mut self, replaces: Option<&Entry>) -> Result<(), BeneathError> {
-        let failed = |error| BeneathError::of("write", &self.path, error);
-        let changed = || BeneathError::Changed {
-            shown: self.path.shown().text,
-        };
-        let name = self.path.name();
-        let found = look_at(self.directory.as_fd(), name, &self.path).map_err(failed)?;
-        let renamed = match (&found, replaces) {
-            // What is gone already needs no replacing, but nothing may have come instead.
-            (None, _) => self.rename_to_free_name(),
-            (Some(_), None) => return Err(changed()),
-            (Some(now), Some(seen)) if !is_same(seen, now) => return Err(changed()),
-            (Some(now), Some(_)) => match now.kind {
-                Kind::File | Kind::Link { .. } => renameat(
-                    &self.directory,
-                    self.temporary.as_str(),
-                    &self.directory,
-                    name,
-                ),
-                Kind::Directory | Kind::Special(_) => {
-                    return Err(BeneathError::NotAFile {
-                        shown: self.path.shown().text,
-                        kind: now.kind.name(),
-                    });
-                }
-            },
-        };
-        match renamed {
-            Ok(()) => {
-                self.is_taken = false;
-                Ok(())
-            }
-            Err(Errno::EXIST | Errno::ISDIR) => Err(changed()),
-            Err(error) => Err(failed(error)),
-        }
+        settle(
+            self.directory.as_fd(),
+            &self.temporary,
+            &self.path,
+            replaces,
+        )?;
+        self.is_taken = false;
+        Ok(())
     }
+}
 
-    fn rename_to_free_name(&self) -> Result<(), Errno> {
-        let (from, to) = (self.temporary.as_str(), self.path.name());
-        let only_new = RenameFlags::NOREPLACE;
-        match renameat_with(&self.directory, from, &self.directory, to, only_new) {
-            // Some file systems and kernels do not know the flag; the look just before has to do.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP | Errno::PERM) => {
-                renameat(&self.directory, from, &self.directory, to)
+/// Gives what lies under a temporary name its own, if what is there now is what was seen before.
+fn settle(
+    directory: BorrowedFd<'_>,
+    temporary: &str,
+    path: &RelPath,
+    replaces: Option<&Entry>,
+) -> Result<(), BeneathError> {
+    let failed = |error| BeneathError::of("write", path, error);
+    let changed = || BeneathError::Changed {
+        shown: path.shown().text,
+    };
+    let found = look_at(directory, path.name(), path).map_err(failed)?;
+    let renamed = match (&found, replaces) {
+        // What is gone already needs no replacing, but nothing may have come instead.
+        (None, _) => rename_to_free_name(directory, temporary, path.name()),
+        (Some(_), None) => return Err(changed()),
+        (Some(now), Some(seen)) if !is_same(seen, now) => return Err(changed()),
+        (Some(now), Some(_)) => match now.kind {
+            Kind::File | Kind::Link { .. } => {
+                renameat(directory, temporary, directory, path.name())
             }
-            renamed => renamed,
+            Kind::Directory | Kind::Special(_) => {
+                return Err(BeneathError::NotAFile {
+                    shown: path.shown().text,
+                    kind: now.kind.name(),
+                });
+            }
+        },
+    };
+    match renamed {
+        Ok(()) => Ok(()),
+        Err(Errno::EXIST | Errno::ISDIR) => Err(changed()),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn rename_to_free_name(directory: BorrowedFd<'_>, from: &str, to: &[u8]) -> Result<(), Errno> {
+    match renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
+        // Some file systems and kernels do not know the flag; the look just before has to do.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP | Errno::PERM) => {
+            renameat(directory, from, directory, to)
         }
+        renamed => renamed,
     }
 }
 
@@ -260,11 +343,18 @@ impl NewFile {
         mtime: Mtime,
         replaces: Option<&Entry>,
     ) -> Result<(), BeneathError> {
-        self.dress(mode, mtime)
-            .map_err(|error| self.failed(error.into()))?;
-        let NewFile { file, place } = self;
-        drop(file);
-        place.settle(replaces)
+        self.close(mode, mtime)?.settle(replaces)
+    }
+
+    /// Gives the file its permissions and its time and closes it. What a server keeps back is written before that:
+    /// it may say only then that there is no room, and nobody hears what a close says.
+    fn close(self, mode: u16, mtime: Mtime) -> Result<Place, BeneathError> {
+        let closed = self.dress(mode, mtime);
+        closed.map_err(|error| self.failed(error.into()))?;
+        if self.place.is_kept_elsewhere {
+            self.sync()?;
+        }
+        Ok(self.place)
     }
 
     fn dress(&self, mode: u16, mtime: Mtime) -> Result<(), Errno> {

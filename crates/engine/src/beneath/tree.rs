@@ -9,12 +9,13 @@ use std::sync::Arc;
 use remote_sandbox_core::sync::path::shown;
 use remote_sandbox_core::sync::roots::CleanPath;
 use remote_sandbox_core::sync::{Entry, Kind, RelPath};
-use rustix::fs::{CWD, Mode, OFlags, fstat, fstatvfs, mkdirat};
+use rustix::fs::{CWD, Mode, OFlags, fstat, fstatfs, fstatvfs, mkdirat};
 use rustix::io::Errno;
 
 use super::BeneathError;
 use super::open::{HANDLE, open_below};
 use super::stat::{entry_of, identity_of, kind_of, look_at};
+use crate::disk;
 
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
 
@@ -26,6 +27,7 @@ pub struct Tree(Arc<Root>);
 struct Root {
     path: CleanPath,
     handle: OwnedFd,
+    is_kept_elsewhere: bool,
 }
 
 /// The directory that something lies in, open.
@@ -78,9 +80,11 @@ impl Tree {
     }
 
     fn of(root: &CleanPath, handle: OwnedFd) -> Tree {
+        let about = fstatfs(&handle);
         Tree(Arc::new(Root {
             path: root.clone(),
             handle,
+            is_kept_elsewhere: about.is_ok_and(|about| disk::is_remote(&about)),
         }))
     }
 
@@ -91,6 +95,11 @@ impl Tree {
 
     pub(super) fn handle(&self) -> BorrowedFd<'_> {
         self.0.handle.as_fd()
+    }
+
+    /// Whether another machine keeps what is written here, so that a full disk may be told only late.
+    pub(super) fn is_kept_elsewhere(&self) -> bool {
+        self.0.is_kept_elsewhere
     }
 
     /// Which directory it is.

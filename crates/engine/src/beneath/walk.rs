@@ -21,6 +21,9 @@ use crate::listing::ListingBuilder;
 /// So many problems and temporary files are named; the rest is counted.
 const MOST_NAMED: usize = 1000;
 
+/// So many things of ours that were left are remembered; a download that is killed leaves at most a batch of them.
+const MOST_TEMPORARIES: usize = 20_000;
+
 /// So many directories of one directory are read ahead, and so many in all.
 const AHEAD_HERE: usize = 8;
 const AHEAD_IN_ALL: usize = 64;
@@ -258,7 +261,7 @@ impl<'a> Walk<'a> {
                 Ok(())
             }
             Event::Temporary(path) => {
-                if self.temporaries.len() < MOST_NAMED {
+                if self.temporaries.len() < MOST_TEMPORARIES {
                     self.temporaries.push(path);
                 }
                 Ok(())

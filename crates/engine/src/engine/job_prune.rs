@@ -7,7 +7,7 @@ use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::job::{JobId, MOST_PRUNED, parse_prune, prune_script};
 
-use super::Engine;
+use super::{Engine, forget_old_watches};
 use crate::call::CallContext;
 use crate::clock;
 use crate::sandbox::Sandbox;
@@ -59,14 +59,17 @@ impl Engine {
                 Err(failure) => report.failed.push((name, failure.masked(&self.mask))),
             }
         }
+        forget_old_watches(self.store(), &self.events_folder()).await?;
         Ok(report)
     }
 
     /// Forgets in the background what was over long ago; it is no matter when that fails.
     pub(super) fn forget_old_jobs(&self, sandbox: std::sync::Arc<dyn Sandbox>) {
         let store = self.store().clone();
+        let events = self.events_folder();
         tokio::spawn(async move {
             let now = clock::wall();
+            let _ = forget_old_watches(&store, &events).await;
             let name = sandbox.description().name.to_string();
             let before = now.saturating_sub(KEPT_FOR);
             let rows = store.old_jobs(None, Some(&name), before, MOST_PRUNED);

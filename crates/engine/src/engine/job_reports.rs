@@ -1,8 +1,9 @@
 //! Finds jobs, and makes a report of what is seen of one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::job::{
     FileKind, JobId, JobState, LogPart, MOST_LOG_BYTES, Observation, SessionName,
 };
@@ -13,6 +14,7 @@ use super::jobs::unknown;
 use crate::call::CallContext;
 use crate::job::{self, Seen};
 use crate::run::{Reading, ReadingPosition, Wanted, shown};
+use crate::sandbox::Sandbox;
 use crate::store::{JobRow, WatchId};
 
 /// How much of a log is searched for what is waited for.
@@ -76,6 +78,8 @@ pub struct JobReport {
     pub has_pattern: bool,
     /// Why the host could not be asked.
     pub failure: Option<Failure>,
+    /// The watch that a task which is not ours was found by.
+    pub watch: Option<WatchId>,
 }
 
 /// A task that is looked at.
@@ -85,6 +89,8 @@ pub(super) enum Found {
         sandbox: String,
         session: String,
         log_file: String,
+        /// The watch that it was found by.
+        watch: Option<WatchId>,
     },
 }
 
@@ -106,11 +112,13 @@ impl Engine {
                     Some(watch) => self.store().job_of_watch(watch, principal).await?,
                     None => None,
                 };
-                row.map(|row| Found::Ours(Box::new(row))).ok_or_else(|| {
-                    let text = format!("there is no watch {number}");
-                    Failure::new(Code::NotFound, text)
-                        .hint("pass the watch_id or the task_id that exec_bash_background returned")
-                })
+                match row {
+                    Some(row) => Ok(Found::Ours(Box::new(row))),
+                    None => {
+                        let watch = self.find_watch(context, *number).await?;
+                        self.task_found(&watch).await
+                    }
+                }
             }
             JobReference::Session {
                 session,
@@ -136,6 +144,7 @@ impl Engine {
                     sandbox: name,
                     session: session.clone(),
                     log_file,
+                    watch: None,
                 })
             }
         }
@@ -148,6 +157,23 @@ impl Engine {
         wanted: &Wanted,
         wait_for: Option<&Pattern>,
     ) -> Result<JobReport, Failure> {
+        let name = match found {
+            Found::Ours(row) => &row.sandbox,
+            Found::Foreign { sandbox, .. } => sandbox,
+        };
+        let sandbox = self.sandbox(Some(name))?;
+        self.look_at_task_in(&sandbox, found, wanted, wait_for)
+            .await
+    }
+
+    /// The same in a sandbox that is there already.
+    pub(super) async fn look_at_task_in(
+        &self,
+        sandbox: &Arc<dyn Sandbox>,
+        found: &Found,
+        wanted: &Wanted,
+        wait_for: Option<&Pattern>,
+    ) -> Result<JobReport, Failure> {
         let most = window(wanted, wait_for);
         let part = match wanted.position {
             ReadingPosition::Since(byte) => LogPart::Since { byte, most },
@@ -156,7 +182,6 @@ impl Engine {
         match found {
             Found::Ours(row) => {
                 let row = (**row).clone();
-                let sandbox = self.sandbox(Some(&row.sandbox))?;
                 // Read anew: another look may have changed it.
                 let now = self.store().job(&row.id, &row.principal).await?;
                 let row = now.unwrap_or(row);
@@ -167,8 +192,8 @@ impl Engine {
                 sandbox: name,
                 session,
                 log_file,
+                watch,
             } => {
-                let sandbox = self.sandbox(Some(name))?;
                 let looked = job::look_at_foreign(sandbox.as_ref(), session, log_file, part);
                 let looked = looked.await.map_err(|failure| failure.masked(&self.mask))?;
                 let (state, observation) = looked;
@@ -185,6 +210,7 @@ impl Engine {
                     has_pattern: self.has(wait_for, &observation),
                     reading: Some(self.reading(&observation, wanted, wait_for)),
                     failure: None,
+                    watch: *watch,
                 })
             }
         }
@@ -211,6 +237,7 @@ impl Engine {
             reading,
             has_pattern,
             failure: seen.failure.map(|failure| failure.masked(&self.mask)),
+            watch: None,
             row: Some(seen.row),
         }
     }

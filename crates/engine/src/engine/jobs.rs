@@ -7,6 +7,7 @@ use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::job::{
     AttemptNumber, JobId, JobSpec, JobSpecError, JobState, LogPart, Nonce, StopReport, StopVerdict,
 };
+use remote_sandbox_core::watch::PolicyRefusal;
 use tokio::time::Instant;
 
 use super::Engine;
@@ -36,6 +37,10 @@ pub struct JobStartReport {
     pub has_viewer: Option<bool>,
     /// What the caller should know.
     pub notes: Vec<String>,
+    /// What will not work while nobody waits for it.
+    pub warnings: Vec<String>,
+    /// Why nobody looks after it.
+    pub watchdog_warning: Option<String>,
 }
 
 /// What came of ending a job.
@@ -56,6 +61,11 @@ impl Engine {
     ) -> Result<JobStartReport, Failure> {
         let sandbox = self.sandbox(request.sandbox.as_deref())?;
         let name = sandbox.description().name.to_string();
+        if let Some(order) = &request.watch {
+            self.events
+                .check(order)
+                .map_err(|refusal| refused(&refusal))?;
+        }
         request.run = request.run.within(sandbox.surroundings());
         self.kept.learn().await;
         let spec = job_spec(&request).map_err(|error| invalid(&error))?;
@@ -70,16 +80,24 @@ impl Engine {
         })?;
         let store = self.store();
         let principal = context.principal.as_str();
-        let row = job::begin(store, &request, &spec, &name, principal, &self.mask).await?;
+        let (entry, warning) = match &request.watch {
+            Some(_) => self.kept_for_watchdog(&name).await,
+            None => (None, None),
+        };
+        let kept = entry.clone();
+        let begun = job::begin(store, &request, &spec, &name, principal, &self.mask, kept);
+        let row = begun.await?;
         let done = job::carry_out(store, sandbox.as_ref(), &row, &spec).await;
         let done = done.map_err(|failure| failure.masked(&self.mask))?;
         self.forget_old_jobs(sandbox.clone());
         let row = store.job(&row.id, principal).await?.unwrap_or(row);
-        let mut notes: Vec<String> = request
-            .session
-            .and_then(|session| session.note)
-            .into_iter()
-            .collect();
+        let ensure = request.watch.as_ref().map(|order| order.ensure_watchdog);
+        let (login, watchdog_warning) = tokio::join!(
+            self.login_warning(&name, entry.as_deref()),
+            self.ensure_watchdog(ensure.unwrap_or(false))
+        );
+        let session = request.session.and_then(|session| session.note);
+        let mut notes: Vec<String> = session.into_iter().collect();
         if sandbox.description().local.is_some() {
             notes.push(LIVES_HERE.to_owned());
         }
@@ -92,6 +110,8 @@ impl Engine {
             is_recovered: done.is_recovered,
             has_viewer: done.started.has_viewer,
             notes,
+            warnings: warning.into_iter().chain(login).collect(),
+            watchdog_warning,
         })
     }
 
@@ -232,6 +252,7 @@ fn plain_report(row: JobRow, failure: Option<Failure>) -> JobReport {
         reading: None,
         has_pattern: false,
         failure,
+        watch: None,
         row: Some(row),
     }
 }
@@ -273,6 +294,11 @@ fn must_wait(report: &JobReport, query: &JobQuery, first_size: &mut Option<u64>)
             reading.total == *first_size.get_or_insert(reading.total)
         }
     }
+}
+
+/// What a caller is told who wants something done at events that the user does not allow.
+pub(super) fn refused(refusal: &PolicyRefusal) -> Failure {
+    Failure::new(Code::PolicyDenied, refusal.to_string()).hint(refusal.hint())
 }
 
 fn invalid(error: &JobSpecError) -> Failure {

@@ -19,6 +19,7 @@ use crate::call::CallContext;
 use crate::clock;
 use crate::questions;
 use crate::sandbox::Sandbox;
+use crate::tree_walk;
 
 /// Most things that could not be listed that are named.
 const MOST_NOTES: usize = 20;
@@ -188,6 +189,16 @@ async fn collect(
     };
     let mark = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
     let script = scan_script(&scan, &mark);
+    if scanner == Scanner::Files {
+        let answer = sandbox.ask(script, LIMIT).await?;
+        return walk(
+            sandbox,
+            &scan,
+            &answer,
+            Collector::new(&mark, scanner, request),
+        )
+        .await;
+    }
     if !request.recursive {
         let answer = sandbox.ask(script.clone(), LIMIT).await?;
         let mut collector = Collector::new(&mark, scanner, request);
@@ -200,6 +211,36 @@ async fn collect(
     }
     let collector = Collector::new(&mark, scanner, request);
     stream(sandbox, &script, collector).await
+}
+
+/// Lists over the file protocol what a script has found the root to be.
+async fn walk(
+    sandbox: &dyn Sandbox,
+    scan: &ScanRequest<'_>,
+    answer: &[u8],
+    mut collector: Collector<'_>,
+) -> Result<Collected, Failure> {
+    let deadline = clock::instant() + LIMIT;
+    let unfinished = |error: ScanError| questions::unfinished_scan(sandbox, &error);
+    collector.feed(answer).map_err(unfinished)?;
+    let Collector {
+        reader, mut kept, ..
+    } = collector;
+    let mut summary = reader.finish().map_err(unfinished)?;
+    let client = tree_walk::conversation(sandbox).await?;
+    let root = summary.clone();
+    let take = |found| {
+        if let Some(found) = summary.count(found) {
+            kept.take(found);
+        }
+        true
+    };
+    let walking = tree_walk::list(&client, scan, &root, take);
+    match tokio::time::timeout_at(deadline, walking).await {
+        Ok(walked) => walked.map_err(|error| error.failure(sandbox))?,
+        Err(_) => return Ok(kept.collected(None).late()),
+    }
+    Ok(kept.collected(Some(root.root)))
 }
 
 async fn stream(
@@ -232,84 +273,97 @@ async fn stream(
 /// Takes what a scan says and keeps what is wanted of it.
 struct Collector<'a> {
     reader: ScanReader,
-    glob: Option<&'a Glob>,
     comes_sorted: bool,
+    kept: Kept<'a>,
+}
+
+/// What is kept of a scan.
+struct Kept<'a> {
+    glob: Option<&'a Glob>,
     first: FirstEntries,
     problems: Vec<ScanProblem>,
     more_problems: usize,
     status: Option<u32>,
 }
 
+impl Kept<'_> {
+    fn take(&mut self, found: Found) {
+        match found {
+            Found::Entry(entry) => {
+                let is_directory = entry.kind.is_directory();
+                let matches = |glob: &Glob| glob.matches(&entry.path, is_directory);
+                if self.glob.is_none_or(matches) {
+                    self.first.push(entry);
+                }
+            }
+            Found::Problem(ScanProblem::Status { status }) => self.status = Some(status),
+            Found::Problem(problem) if self.problems.len() < MOST_NOTES => {
+                self.problems.push(problem);
+            }
+            Found::Problem(_) => self.more_problems += 1,
+        }
+    }
+
+    /// What there is; a root that is not known stands for a listing that was stopped.
+    fn collected(self, root: Option<RootKind>) -> Collected {
+        let is_not_started = self.status.is_some_and(|code| NOT_STARTED.contains(&code));
+        Collected {
+            root,
+            truncated: root.is_none() || self.first.has_left_out(),
+            notes: notes(&self.problems, self.more_problems, self.status),
+            is_not_started: root.is_some() && is_not_started,
+            entries: self.first.into_sorted(),
+        }
+    }
+}
+
+impl Collected {
+    /// One that was stopped because it took too long.
+    fn late(mut self) -> Self {
+        self.notes.push(format!(
+            "the listing was stopped after {} s and is not complete; name a directory further down",
+            LIMIT.as_secs()
+        ));
+        self
+    }
+}
+
 impl<'a> Collector<'a> {
     fn new(mark: &RunToken, scanner: Scanner, request: &'a ListRequest) -> Self {
         Collector {
             reader: ScanReader::new(mark, scanner),
-            glob: request.glob.as_ref(),
             comes_sorted: scanner.comes_sorted(SortedBy::Reader),
-            first: FirstEntries::new(request.most_entries),
-            problems: Vec::new(),
-            more_problems: 0,
-            status: None,
+            kept: Kept {
+                glob: request.glob.as_ref(),
+                first: FirstEntries::new(request.most_entries),
+                problems: Vec::new(),
+                more_problems: 0,
+                status: None,
+            },
         }
     }
 
     fn feed(&mut self, bytes: &[u8]) -> Result<(), ScanError> {
-        let Collector {
-            reader,
-            glob,
-            first,
-            problems,
-            more_problems,
-            status,
-            ..
-        } = self;
-        reader.feed(bytes, &mut |found| match found {
-            Found::Entry(entry) => {
-                let is_directory = entry.kind.is_directory();
-                if glob.is_none_or(|glob| glob.matches(&entry.path, is_directory)) {
-                    first.push(entry);
-                }
-            }
-            Found::Problem(ScanProblem::Status { status: code }) => *status = Some(code),
-            Found::Problem(problem) if problems.len() < MOST_NOTES => problems.push(problem),
-            Found::Problem(_) => *more_problems += 1,
-        })
+        let Collector { reader, kept, .. } = self;
+        reader.feed(bytes, &mut |found| kept.take(found))
     }
 
     /// Whether all that follows comes after what is kept.
     fn has_enough(&self) -> bool {
-        self.comes_sorted && self.first.has_left_out()
+        self.comes_sorted && self.kept.first.has_left_out()
     }
 
     fn finish(self) -> Result<Collected, ScanError> {
-        let mut collected = Collected {
-            root: None,
-            truncated: self.first.has_left_out(),
-            notes: notes(&self.problems, self.more_problems, self.status),
-            is_not_started: self.status.is_some_and(|code| NOT_STARTED.contains(&code)),
-            entries: self.first.into_sorted(),
-        };
-        collected.root = Some(self.reader.finish()?.root);
-        Ok(collected)
+        let root = self.reader.finish()?.root;
+        Ok(self.kept.collected(Some(root)))
     }
 
     fn stop(self) -> Collected {
-        Collected {
-            root: None,
-            truncated: true,
-            notes: notes(&self.problems, self.more_problems, self.status),
-            is_not_started: false,
-            entries: self.first.into_sorted(),
-        }
+        self.kept.collected(None)
     }
 
     fn stop_late(self) -> Collected {
-        let mut collected = self.stop();
-        collected.notes.push(format!(
-            "the listing was stopped after {} s and is not complete; name a directory further down",
-            LIMIT.as_secs()
-        ));
-        collected
+        self.stop().late()
     }
 }
 

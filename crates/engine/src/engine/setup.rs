@@ -12,14 +12,17 @@ use remote_sandbox_core::local::DEFAULT_NAME;
 use remote_sandbox_core::secret::Mask;
 
 use super::Engine;
+use super::keeper::NoKeeper;
+use super::watch_trial::unattended;
 use crate::audit::Audit;
 use crate::environment;
 use crate::fsio::{self, FileError};
 use crate::local::Locals;
+use crate::notify::NotifySettings;
 use crate::run::Registry;
 use crate::sandbox::Sandbox;
-use crate::secrets::{KeptSecrets, SecretStore};
-use crate::ssh::{Dialer, HostKeyStore, RouteFinder, SecretKeeper, SshSandbox, known_aliases};
+use crate::secrets::{KeptSecrets, SecretKeeper, SecretStore};
+use crate::ssh::{Dialer, HostKeyStore, RouteFinder, SshSandbox, known_aliases};
 use crate::sync::LocalPaths;
 use crate::transfer::Transfers;
 
@@ -87,6 +90,26 @@ fn socket_folder(environment: &Environment, state: &Path) -> PathBuf {
     )
 }
 
+/// What dials for this process, and what dials as the watchdog will when nobody is logged in.
+fn dialers(
+    environment: &Environment,
+    hosts: &Arc<HostKeyStore>,
+    keeper: &dyn Fn() -> SecretKeeper,
+    sockets: PathBuf,
+) -> (Arc<Dialer>, Arc<Dialer>) {
+    let left = unattended(environment);
+    let lone = Dialer::new(
+        hosts.clone(),
+        keeper().hiding_all_but(environment, &left),
+        RouteFinder::new(&left),
+        // Not the connections that this process shares.
+        sockets.join("t"),
+    );
+    let routes = RouteFinder::new(environment);
+    let usual = Dialer::new(hosts.clone(), keeper(), routes, sockets);
+    (Arc::new(usual), Arc::new(lone))
+}
+
 /// Whether there is always a sandbox on this machine: where it was asked for, or where nothing else was.
 /// Somebody whose configuration cannot be read wanted another machine than this one.
 pub(crate) fn needs_local(config: &Config) -> bool {
@@ -105,20 +128,17 @@ impl Engine {
             .map(PathBuf::from)
             .filter(|home| home.is_absolute());
         let mask = Mask::new(config.secrets());
-        let store = Arc::new(HostKeyStore::new(&state, home.as_deref()));
-        let secrets: Vec<&str> = config.secrets().collect();
+        let hosts = Arc::new(HostKeyStore::new(&state, home.as_deref()));
         let secret_store = Arc::new(SecretStore::new(&state));
-        let keeper = SecretKeeper::new(
-            mask.clone(),
-            environment,
-            secrets.iter().copied(),
-            secret_store.clone(),
-        );
-        let names = config.stored_secret_names().into_iter().cloned().collect();
-        let kept = KeptSecrets::new(names, secret_store, mask.clone());
-        let routes = RouteFinder::new(environment);
+        let secrets: Vec<&str> = config.secrets().collect();
+        let keeper = || {
+            let secrets = secrets.iter().copied();
+            SecretKeeper::new(mask.clone(), environment, secrets, secret_store.clone())
+        };
         let sockets = socket_folder(environment, &state);
-        let dialer = Arc::new(Dialer::new(store, keeper, routes, sockets));
+        let (dialer, unattended) = dialers(environment, &hosts, &keeper, sockets);
+        let names = config.stored_secret_names().into_iter().cloned().collect();
+        let kept = KeptSecrets::new(names, secret_store.clone(), mask.clone());
         let mut sandboxes: BTreeMap<String, Arc<dyn Sandbox>> = BTreeMap::new();
         for entry in config.ready() {
             let sandbox = SshSandbox::new(entry, dialer.clone());
@@ -151,8 +171,22 @@ impl Engine {
             kept,
             scanners: Mutex::default(),
             transfers: Transfers::new(&state, environment),
+            events: config.watchdog.policy.clone(),
             paths: LocalPaths::new(&config.sync, environment, environment::working_directory()),
             state,
+            dialer,
+            secrets: secret_store,
+            home,
+            persisted: Mutex::default(),
+            unattended,
+            trials: Mutex::default(),
+            made: tokio::sync::Mutex::default(),
+            keeper: Arc::new(NoKeeper),
+            config_file: None,
         })
+    }
+    /// What is needed to tell events, with the secrets of this engine.
+    pub fn notify_settings(&self, config: &Config, environment: &Environment) -> NotifySettings {
+        NotifySettings::new(config, environment, self.mask.clone(), self.secrets.clone())
     }
 }

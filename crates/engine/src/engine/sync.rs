@@ -9,8 +9,11 @@ use tokio_util::sync::CancellationToken;
 use super::Engine;
 use crate::audit::{BeginRow, EndRow};
 use crate::call::{CallContext, Progress as CallProgress};
+use crate::clock;
 use crate::sandbox::Sandbox;
-use crate::sync::{Figures, Phase, PlanReport, Prepared, Progress, SyncReport, SyncRequest, Way};
+use crate::sync::{
+    Figures, Phase, PlanReport, Prepared, Progress, Purpose, SyncReport, SyncRequest, Way,
+};
 use crate::transfer::Started;
 
 /// How often a caller is told how far it has come.
@@ -18,6 +21,10 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 
 /// How long a cancelled sync may take to clean up.
 const CANCEL_LIMIT: Duration = Duration::from_millis(1500);
+
+/// How long a sync in the background waits for its turn, and how often it looks whether that has come.
+const TURN_LIMIT: Duration = Duration::from_secs(30);
+const TURN_POLL: Duration = Duration::from_millis(200);
 
 /// Where a sync is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +121,18 @@ impl Engine {
         if place == Where::Background {
             return self.sync_later(context, request).await;
         }
-        let prepared = self.prepare(sandbox, &request, progress).await?;
+        let purpose = match place {
+            Where::Nowhere => Purpose::Plan,
+            _ => Purpose::Work,
+        };
+        let prepared = self.prepare(sandbox, &request, purpose, progress).await;
+        let prepared = match prepared {
+            Err(failure) if failure.code == Code::Busy && place == Where::BySize => {
+                let under_way = self.transfer_under_way(context, &request).await?;
+                return under_way.map(SyncAnswer::Background).ok_or(failure);
+            }
+            prepared => prepared?,
+        };
         if place == Where::Nowhere {
             return Ok(SyncAnswer::Planned(Box::new(prepared.plan())));
         }
@@ -144,7 +162,7 @@ impl Engine {
         let sandbox = self.sandbox(Some(&request.sandbox))?;
         self.kept.learn().await;
         let work = async {
-            let prepared = self.prepare(sandbox, request, &progress).await?;
+            let prepared = self.prepare_in_turn(sandbox, request, &progress).await?;
             prepared.carry_out(&progress, &cancel).await
         };
         tokio::pin!(work);
@@ -160,10 +178,31 @@ impl Engine {
         done.map_err(|failure| failure.masked(&self.mask))
     }
 
+    /// Looks at both sides when nobody else does any more; a call that is about to find this very sync may do so.
+    async fn prepare_in_turn(
+        &self,
+        sandbox: Arc<dyn Sandbox>,
+        request: &SyncRequest,
+        progress: &Progress,
+    ) -> Result<Prepared, Failure> {
+        let end = clock::instant() + TURN_LIMIT;
+        loop {
+            let (sandbox, work) = (sandbox.clone(), Purpose::Work);
+            match self.prepare(sandbox, request, work, progress).await {
+                Err(failure) if failure.code == Code::Busy && clock::instant() < end => {
+                    progress.enter(Phase::Queued);
+                    tokio::time::sleep(TURN_POLL).await;
+                }
+                prepared => return prepared,
+            }
+        }
+    }
+
     async fn prepare(
         &self,
         sandbox: Arc<dyn Sandbox>,
         request: &SyncRequest,
+        purpose: Purpose,
         progress: &Progress,
     ) -> Result<Prepared, Failure> {
         let scanner = self.scanner(sandbox.as_ref()).await?;
@@ -173,6 +212,7 @@ impl Engine {
             &self.paths,
             &self.state,
             request,
+            purpose,
             progress,
         )
         .await

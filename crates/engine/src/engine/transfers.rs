@@ -17,6 +17,7 @@ impl Engine {
     #[must_use]
     pub fn with_config_file(mut self, file: Option<&Path>) -> Self {
         self.transfers.set_config_file(file);
+        self.config_file = file.map(Path::to_owned);
         if let Some(file) = file {
             self.paths = self.paths.with_config_file(file);
         }
@@ -58,6 +59,16 @@ impl Engine {
         self.sandbox(Some(&request.sandbox))?;
         let principal = context.principal.as_str();
         self.transfers.start(request, principal).await
+    }
+
+    /// The same sync, where it goes on in the background already.
+    pub(super) async fn transfer_under_way(
+        &self,
+        context: &CallContext,
+        request: &SyncRequest,
+    ) -> Result<Option<Started>, Failure> {
+        let principal = context.principal.as_str();
+        self.transfers.under_way(request, principal).await
     }
 
     /// How a transfer stands, with the last lines of its log.

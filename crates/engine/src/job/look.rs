@@ -125,19 +125,32 @@ pub(crate) async fn look_at_foreign(
     let Some(seen) = observations.pop().flatten() else {
         return Err(wordless(name, "the answer broke off"));
     };
+    Ok((state_of_foreign(&seen), seen))
+}
+
+/// How a task stands that is not in the store.
+pub(crate) fn state_of_foreign(seen: &Observation) -> JobState {
     let known = KnownAttempt {
         nonce: None,
         state: JobState::Running,
         process: None,
         is_stop_asked: false,
     };
-    let verdict = judge(&known, &Sighting::Seen(Box::new(seen.clone())));
-    Ok((verdict.state, seen))
+    judge(&known, &Sighting::Seen(Box::new(seen.clone()))).state
 }
 
 async fn ask(sandbox: &dyn Sandbox, looks: &[Look]) -> Result<Vec<Option<Observation>>, Failure> {
+    ask_within(sandbox, looks, LOOK_LIMIT).await
+}
+
+/// Looks at tasks in one round trip, each in its place; none where the answer broke off before.
+pub(crate) async fn ask_within(
+    sandbox: &dyn Sandbox,
+    looks: &[Look],
+    limit: Duration,
+) -> Result<Vec<Option<Observation>>, Failure> {
     let mark = mark();
-    let answer = sandbox.ask(check_script(looks, &mark), LOOK_LIMIT).await?;
+    let answer = sandbox.ask(check_script(looks, &mark), limit).await?;
     let report = parse_check(looks, &mark, &answer);
     let name = sandbox.description().name.as_str();
     let report = report.map_err(|error| wordless(name, &error.to_string()))?;
@@ -168,7 +181,7 @@ async fn unseen(store: &Store, row: JobRow, failure: Failure) -> Result<Seen, Fa
 }
 
 /// Writes down what an observation means, and finds out about a start that nobody heard the end of.
-async fn settle(
+pub(crate) async fn settle(
     store: &Store,
     sandbox: &dyn Sandbox,
     mut row: JobRow,
@@ -203,7 +216,7 @@ async fn settle(
 }
 
 /// Whether whoever wrote a start down cannot be about to carry it out.
-fn is_abandoned(row: &JobRow) -> bool {
+pub(crate) fn is_abandoned(row: &JobRow) -> bool {
     let age = clock::wall().saturating_sub(row.attempt.created);
     let is_gone = |starter| !is_alive(starter);
     age > START_GRACE || row.attempt.starter.as_ref().is_some_and(is_gone)

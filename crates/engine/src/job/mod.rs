@@ -5,6 +5,7 @@
 //! never begins. Nothing is started a second time.
 
 mod look;
+mod resume;
 mod start;
 mod stop;
 
@@ -15,7 +16,10 @@ use remote_sandbox_core::shell::RunSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(crate) use look::{Seen, glance, look_at, look_at_foreign};
+pub(crate) use look::{
+    Seen, ask_within, glance, is_abandoned, look_at, look_at_foreign, settle, state_of_foreign,
+};
+pub(crate) use resume::{Resumed, carry_out_resume, resume_order};
 pub(crate) use start::{begin, carry_out};
 pub(crate) use stop::stop;
 

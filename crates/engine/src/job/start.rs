@@ -14,7 +14,7 @@ use super::{JobOrder, JobRequest, mark};
 use crate::clock;
 use crate::failpoint;
 use crate::sandbox::Sandbox;
-use crate::store::{JobRow, NewJob, StartedJob, Store};
+use crate::store::{JobRow, NewJob, NewWatch, StartedJob, Store};
 use crate::transfer::process::own_mark;
 
 /// How long one sending of a start may take.
@@ -30,7 +30,7 @@ const MOST_SENDINGS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// Longest command that a row repeats.
-const LONGEST_COMMAND: usize = 16 * 1024;
+pub(super) const LONGEST_COMMAND: usize = 16 * 1024;
 
 /// Writes a job down, surely.
 pub(crate) async fn begin(
@@ -40,6 +40,7 @@ pub(crate) async fn begin(
     sandbox: &str,
     principal: &str,
     mask: &Mask,
+    entry: Option<String>,
 ) -> Result<JobRow, Failure> {
     let order = JobOrder {
         cwd: request.run.cwd().map(str::to_owned),
@@ -66,7 +67,7 @@ pub(crate) async fn begin(
         metadata: request.metadata.as_ref().map(ToString::to_string),
         run_id: request.run_id.clone(),
         name: request.name.clone(),
-        is_watched: request.watch.is_some(),
+        watch: request.watch.clone().map(|order| NewWatch { order, entry }),
         nonce: spec.nonce().clone(),
         starter: own_mark(),
     };
@@ -106,12 +107,7 @@ pub(crate) async fn carry_out(
     spec: &JobSpec,
 ) -> Result<CarriedOut, Failure> {
     let until = clock::instant() + START_LIMIT;
-    let sending = tokio::time::timeout_at(until, send(sandbox, spec));
-    let sent = sending.await.unwrap_or_else(|_| {
-        let text = format!("sandbox `{}` did not answer in time", row.sandbox);
-        Err(Unstarted::Unclear(Failure::new(Code::TimedOut, text)))
-    });
-    match sent {
+    match send_within(sandbox, row, spec, until, Sending::First).await {
         Ok(done) => {
             failpoint::reached("job_launched");
             let started = started_job(&done.started);
@@ -121,7 +117,7 @@ pub(crate) async fn carry_out(
             failpoint::reached("job_unanswered");
             Ok(done)
         }
-        Err(Unstarted::Certain(failure)) => {
+        Err(Unstarted::Certain(failure) | Unstarted::Taken(failure)) => {
             store.forget_job(&row.id).await?;
             Err(failure)
         }
@@ -134,17 +130,47 @@ pub(crate) async fn carry_out(
 }
 
 /// Why there is no word that a start was carried out.
-enum Unstarted {
+pub(super) enum Unstarted {
     /// Nothing was started.
     Certain(Failure),
+    /// Nothing was started, because another attempt has the place.
+    Taken(Failure),
     /// It may have been.
     Unclear(Failure),
 }
 
-async fn send(sandbox: &dyn Sandbox, spec: &JobSpec) -> Result<CarriedOut, Unstarted> {
+/// Whether somebody may have sent the same start before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sending {
+    /// Nobody has.
+    First,
+    /// Somebody may have.
+    MaybeAgain,
+}
+
+/// Sends a start until the host says what came of it, for so long.
+pub(super) async fn send_within(
+    sandbox: &dyn Sandbox,
+    row: &JobRow,
+    spec: &JobSpec,
+    until: tokio::time::Instant,
+    sending: Sending,
+) -> Result<CarriedOut, Unstarted> {
+    let sent = tokio::time::timeout_at(until, send(sandbox, spec, sending)).await;
+    sent.unwrap_or_else(|_| {
+        let text = format!("sandbox `{}` did not answer in time", row.sandbox);
+        Err(Unstarted::Unclear(Failure::new(Code::TimedOut, text)))
+    })
+}
+
+async fn send(
+    sandbox: &dyn Sandbox,
+    spec: &JobSpec,
+    sending: Sending,
+) -> Result<CarriedOut, Unstarted> {
     let mark = mark();
     let script = start_script(spec, &mark);
-    let mut is_recovered = false;
+    let mut is_recovered = sending == Sending::MaybeAgain;
     let mut sendings = 0;
     loop {
         sendings += 1;
@@ -166,7 +192,13 @@ async fn send(sandbox: &dyn Sandbox, spec: &JobSpec) -> Result<CarriedOut, Unsta
                     Failure::new(Code::Busy, "the start is still being carried out")
                 }
                 Ok(StartVerdict::Refused(refusal)) => {
-                    return Err(Unstarted::Certain(refused(sandbox, spec, &refusal)));
+                    let failure = refused(sandbox, spec, &refusal);
+                    return Err(match refusal {
+                        StartRefusal::AttemptTaken { .. } | StartRefusal::AttemptLive { .. } => {
+                            Unstarted::Taken(failure)
+                        }
+                        _ => Unstarted::Certain(failure),
+                    });
                 }
                 Err(error) => {
                     super::wordless(sandbox.description().name.as_str(), &error.to_string())

@@ -154,6 +154,13 @@ impl Locals {
         }
     }
 
+    /// The same where there is always one.
+    #[must_use]
+    pub fn with_default(mut self) -> Self {
+        self.has_default = true;
+        self
+    }
+
     /// Whether there is always one.
     pub fn has_default(&self) -> bool {
         self.has_default

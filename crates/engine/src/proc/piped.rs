@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::CommandError;
@@ -114,7 +114,7 @@ impl Attended {
 }
 
 /// Keeps the last words of a program until it has said them all.
-async fn listen(mut errors: ChildStderr, words: LastWords) {
+pub(super) async fn listen(mut errors: impl AsyncRead + Unpin, words: LastWords) {
     let mut buffer = [0; 1024];
     while let Ok(count @ 1..) = errors.read(&mut buffer).await {
         words.add(buffer.get(..count).unwrap_or_default());

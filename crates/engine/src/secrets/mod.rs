@@ -1,6 +1,7 @@
 //! Secrets kept for the user: in the keychain of the system where one works, in a private file where not.
 
 mod index;
+mod keeper;
 mod kept;
 mod keychain;
 
@@ -11,6 +12,7 @@ use remote_sandbox_core::secret::{Secret, SecretName};
 use zeroize::Zeroize as _;
 
 pub use index::{IndexError, Keeping};
+pub use keeper::{SecretError, SecretKeeper};
 pub use kept::KeptSecrets;
 pub use keychain::KeychainError;
 

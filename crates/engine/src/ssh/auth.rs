@@ -14,7 +14,7 @@ use super::agent::{Agent, AgentError, Hand};
 use super::dial::{Farewell, HostGuard};
 use super::identities::{self, Held, Offer};
 use super::key_file::{self, KeyFileError};
-use super::secrets::{SecretError, SecretKeeper};
+use crate::secrets::{SecretError, SecretKeeper};
 
 /// A server may send this many rounds of questions.
 const MOST_ROUNDS: usize = 4;

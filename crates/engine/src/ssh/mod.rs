@@ -29,7 +29,6 @@ mod route_error;
 mod route_files;
 mod run;
 mod script;
-mod secrets;
 mod session;
 pub mod sftp;
 mod sftp_channel;
@@ -60,7 +59,6 @@ pub use route_error::RouteError;
 pub use route_files::known_aliases;
 pub use run::RunError;
 pub use script::ScriptFailure;
-pub use secrets::{SecretError, SecretKeeper};
 pub use session::ChannelError;
 pub use sftp_channel::OpenSftpError;
 #[cfg(test)]
@@ -250,10 +248,15 @@ impl Sandbox for SshSandbox {
         if let Some(stream) = self.open_in_waiting(arguments).await? {
             return Ok(stream);
         }
-        let mut full = 0;
+        let (mut full, mut has_lost_one) = (0, false);
         let (place, shell) = loop {
             let place = self.place().await?;
             match script::start_shell(place.session()).await {
+                // The connection broke and nobody had noticed yet; nothing was begun on it.
+                Err(ChannelError::Gone(_)) if !has_lost_one => {
+                    has_lost_one = true;
+                    place.session().retire();
+                }
                 Err(ChannelError::Full) if full < MOST_FULL => {
                     full += 1;
                     place.session().warm().discard();

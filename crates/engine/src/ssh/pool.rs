@@ -18,10 +18,10 @@ use super::hostkeys::HostKeyStore;
 use super::line::Line;
 use super::openssh::{OpenSshError, SharedConnection};
 use super::route::{Route, RouteFinder};
-use super::secrets::SecretKeeper;
 use super::session::{ChannelError, Place, Session};
 use super::watch::Watch;
 use crate::clock;
+use crate::secrets::SecretKeeper;
 
 /// Most connections to one host from this process.
 const MOST_CONNECTIONS: usize = 3;

@@ -40,10 +40,22 @@ impl SshSandbox {
     /// The files of this host, on a connection that is opened when needed. The client holds one of the host's
     /// places for channels until its last clone is dropped.
     pub async fn open_sftp(&self) -> Result<Client, Failure> {
-        let place = self.place().await?;
-        let session = place.session().clone();
-        let client = session.open_sftp(place).await;
-        client.map_err(|error| self.sftp_failure(&error))
+        let mut has_lost_one = false;
+        loop {
+            let place = self.place().await?;
+            let session = place.session().clone();
+            match session.open_sftp(place).await {
+                // The connection broke and nobody had noticed yet; nothing was begun on it.
+                Err(OpenSftpError::Channel(ChannelError::Gone(_))) if !has_lost_one => {
+                    has_lost_one = true;
+                    session.retire();
+                }
+                Err(OpenSftpError::Client(_)) if !has_lost_one && !session.is_connected() => {
+                    has_lost_one = true;
+                }
+                client => return client.map_err(|error| self.sftp_failure(&error)),
+            }
+        }
     }
 
     fn sftp_failure(&self, error: &OpenSftpError) -> Failure {

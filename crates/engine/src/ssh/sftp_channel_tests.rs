@@ -16,9 +16,10 @@ use rstest::rstest;
 use tempfile::TempDir;
 
 use super::super::hostkeys::HostKeyStore;
-use super::super::{Dialer, RouteFinder, SecretKeeper};
+use super::super::{Dialer, RouteFinder};
 use super::*;
 use crate::sandbox::Sandbox;
+use crate::secrets::SecretKeeper;
 use crate::secrets::SecretStore;
 
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -101,8 +101,19 @@ async fn f53_garbage_page_is_noticed_at_the_opening_after_an_end_without_closing
 #[tokio::test]
 async fn f53_garbage_page_is_noticed_by_the_call_that_meets_it() {
     let (folder, path) = closed_store().await;
+    let store = Store::open(folder.path()).await.unwrap();
+    let pages = store.read(|transaction| {
+        let query = "SELECT rootpage FROM sqlite_schema WHERE tbl_name = 'transfers'";
+        let mut statement = transaction.prepare(query)?;
+        let pages = statement.query_map([], |row| row.get::<_, u32>(0))?;
+        pages.collect::<rusqlite::Result<Vec<u32>>>()
+    });
+    let pages = pages.await.unwrap();
+    drop(store);
     let mut bytes = fs::read(&path).unwrap();
-    bytes[5 * 4096..].fill(0xa5);
+    for page in pages.into_iter().map(|page| page as usize) {
+        bytes[(page - 1) * 4096..page * 4096].fill(0xa5);
+    }
     fs::write(&path, &bytes).unwrap();
     let store = Store::open(folder.path()).await.unwrap();
     let error = store.transfers("local").await.unwrap_err();

@@ -76,6 +76,9 @@ pub enum StoreError {
         #[source]
         source: rusqlite::Error,
     },
+    /// Somebody else has the lease by now; nothing was written.
+    #[error("the lease `{0}` was lost to another process; nothing was written")]
+    LeaseLost(String),
     /// The program is ending.
     #[error("the store is not there any more because the program is ending")]
     Ended,

@@ -5,19 +5,18 @@ use std::time::Duration;
 use remote_sandbox_core::job::{
     AttemptNumber, JobId, JobState, Nonce, ProcessIdentity, SessionName,
 };
-use rusqlite::types::Type;
 use rusqlite::{OptionalExtension, Row, Transaction, params};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
+use super::columns::{checked, from_json, json, milliseconds, signed};
+use super::watches::{self, NewWatch};
 use super::{ProcessMark, Store, StoreError};
 use crate::clock;
 
 /// A number in JSON is exact below this.
-const LARGEST_ID: i64 = (1 << 53) - 1;
+pub(super) const LARGEST_ID: i64 = (1 << 53) - 1;
 
 /// Most rows that one call removes or lists.
-const MOST_ROWS: i64 = 1000;
+pub(super) const MOST_ROWS: i64 = 1000;
 
 const COLUMNS: &str = "j.id, j.principal, j.sandbox, j.session, j.log_file, j.cwd, j.command, j.spec, \
     j.metadata, j.run_id, j.name, j.gpus, j.watch_id, j.created, a.number, a.nonce, a.state, a.process, \
@@ -29,8 +28,8 @@ const ROWS: &str = "jobs j JOIN attempts a ON a.job = j.id
     AND a.number = (SELECT max(number) FROM attempts WHERE job = j.id)";
 
 /// The number of a watch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct WatchId(i64);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WatchId(pub(super) i64);
 
 impl WatchId {
     /// A number that can be one of ours.
@@ -72,10 +71,21 @@ pub struct NewJob {
     pub run_id: Option<String>,
     /// A name for people.
     pub name: Option<String>,
-    /// Whether it is watched, and so has the number of a watch.
-    pub is_watched: bool,
+    /// How it is watched, where it is; the watch is written down with it.
+    pub watch: Option<NewWatch>,
     /// The word of its first attempt.
     pub nonce: Nonce,
+    /// The process that starts it.
+    pub starter: Option<ProcessMark>,
+}
+
+/// An attempt that is to be written down.
+#[derive(Debug, Clone)]
+pub struct NewAttempt {
+    /// Its word.
+    pub nonce: Nonce,
+    /// Its command, secrets masked.
+    pub command: String,
     /// The process that starts it.
     pub starter: Option<ProcessMark>,
 }
@@ -250,6 +260,9 @@ impl Store {
                 "UPDATE jobs SET log_file = ?2, cwd = ?3, gpus = ?4, updated = ?5 WHERE id = ?1";
             let values = params![id, started.log_file, started.cwd, started.gpus, now];
             transaction.execute(change, values)?;
+            let change = "UPDATE watches SET log_file = ?2, cwd = ?3 WHERE job = ?1";
+            let values = params![id, started.log_file, started.cwd];
+            transaction.execute(change, values)?;
             Ok(is_open)
         })
         .await
@@ -313,12 +326,13 @@ impl Store {
         .await
     }
 
-    /// Forgets a job that was never started.
+    /// Forgets a job with its attempts and its watch.
     pub async fn forget_job(&self, id: &JobId) -> Result<(), StoreError> {
         let id = id.to_string();
         self.commit(move |transaction| {
             transaction.execute("DELETE FROM attempts WHERE job = ?1", [&id])?;
             transaction.execute("DELETE FROM jobs WHERE id = ?1", [&id])?;
+            transaction.execute("DELETE FROM watches WHERE job = ?1", [&id])?;
             Ok(())
         })
         .await
@@ -370,29 +384,54 @@ fn insert(transaction: &Transaction<'_>, new: &NewJob) -> rusqlite::Result<JobRo
         new.metadata,
         new.run_id,
         new.name,
-        new.is_watched,
+        new.watch.is_some(),
         now
     ];
     transaction.execute(&change, values)?;
+    let attempt = NewAttempt {
+        nonce: new.nonce.clone(),
+        command: new.command.clone(),
+        starter: new.starter.clone(),
+    };
+    insert_attempt(transaction, &new.id, AttemptNumber::FIRST, &attempt)?;
+    let row = read_job(transaction, &new.id)?;
+    if let (Some(watch), Some(id)) = (&new.watch, row.watch_id) {
+        watches::insert_for_job(transaction, id, new, watch)?;
+    }
+    Ok(row)
+}
+
+/// Writes an attempt down; SQLite itself refuses a second one that is open.
+pub(super) fn insert_attempt(
+    transaction: &Transaction<'_>,
+    job: &JobId,
+    number: AttemptNumber,
+    attempt: &NewAttempt,
+) -> rusqlite::Result<()> {
     let change =
         "INSERT INTO attempts (job, number, nonce, command, state, starter_pid, starter_start,
             starter_boot, created)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-    let starter = new.starter.as_ref();
+    let starter = attempt.starter.as_ref();
     let values = params![
-        id,
-        AttemptNumber::FIRST.get(),
-        new.nonce.as_str(),
-        new.command,
+        job.as_str(),
+        number.get(),
+        attempt.nonce.as_str(),
+        attempt.command,
         json(&JobState::Starting)?,
         starter.map(|starter| starter.pid),
         starter.map(|starter| signed(starter.start)),
         starter.map(|starter| &starter.boot),
-        now
+        milliseconds(clock::wall())
     ];
     transaction.execute(change, values)?;
+    Ok(())
+}
+
+/// A job with its last attempt, whosever it is.
+pub(super) fn read_job(transaction: &Transaction<'_>, id: &JobId) -> rusqlite::Result<JobRow> {
     let query = format!("SELECT {COLUMNS} FROM {ROWS} WHERE j.id = ?1");
-    transaction.query_row(&query, [id], read_row)
+    transaction.query_row(&query, [id.as_str()], read_row)
 }
 
 fn read_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
@@ -437,41 +476,6 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
         created: time("created")?.map_or(Duration::ZERO, duration),
         attempt,
     })
-}
-
-fn unreadable(error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error))
-}
-
-fn checked<T, S, E>(
-    row: &Row<'_>,
-    column: &str,
-    check: impl FnOnce(S) -> Result<T, E>,
-) -> rusqlite::Result<T>
-where
-    S: rusqlite::types::FromSql,
-    E: std::error::Error + Send + Sync + 'static,
-{
-    check(row.get(column)?).map_err(unreadable)
-}
-
-fn from_json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<T>> {
-    let text: Option<String> = row.get(column)?;
-    text.map(|text| serde_json::from_str(&text).map_err(unreadable))
-        .transpose()
-}
-
-fn json<T: Serialize>(value: &T) -> rusqlite::Result<String> {
-    serde_json::to_string(value)
-        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
-}
-
-fn milliseconds(time: Duration) -> i64 {
-    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 use remote_sandbox_core::job::{HostWord, LostReason};
 use tempfile::TempDir;
 
+use super::super::testing::order;
 use super::*;
 
 fn id(number: u8) -> JobId {
@@ -20,7 +21,10 @@ fn new(number: u8) -> NewJob {
         metadata: None,
         run_id: None,
         name: None,
-        is_watched: true,
+        watch: Some(NewWatch {
+            order: order(),
+            entry: None,
+        }),
         nonce: Nonce::from_bytes([number; 16]),
         starter: None,
     }

@@ -4,12 +4,22 @@
 //! after the disk has it. A file that is damaged is set aside under a name of its own and never written again.
 
 mod aside;
+mod columns;
+mod deliveries;
 mod error;
+mod events;
 mod jobs;
+mod lease;
+mod looks;
 mod opening;
+mod package;
 mod place;
+mod registering;
 mod schema;
 mod transfers;
+mod upkeep;
+mod watched;
+mod watches;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,12 +27,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 pub use aside::damaged_files;
+pub use deliveries::{DeadLetter, DeliveryOutcome, DueDelivery};
 pub use error::StoreError;
-pub use jobs::{AttemptRow, JobRow, NewJob, StartedJob, WatchId};
+pub use events::{EventRow, NewEvent};
+pub use jobs::{AttemptRow, JobRow, NewAttempt, NewJob, StartedJob, WatchId};
+pub use lease::{Fence, LeaseRow};
+pub use looks::{BegunResume, LookNote, Noted, ResumeOrder, SeenParts};
 use opening::{Durability, Opened};
+pub(crate) use package::{OldWatch, PackageError, PackageStore, read_package_store};
+pub use registering::{Registered, TakenWatch};
 pub use transfers::{
     Begun, NewTransfer, ProcessMark, TransferEnd, TransferId, TransferRow, TransferStatus,
 };
+pub use upkeep::WatchCounts;
+pub use watched::WatchedSandbox;
+pub use watches::{DueWatch, ForeignWatch, NewWatch, WatchRow, WatchStatus, WatchedTask};
 
 /// The name of the file in the state folder.
 const FILE_NAME: &str = "store.sqlite3";
@@ -156,6 +175,9 @@ impl Shared {
         Err(error)
     }
 }
+
+#[cfg(test)]
+mod testing;
 
 #[cfg(test)]
 #[path = "damage_tests.rs"]

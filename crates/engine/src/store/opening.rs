@@ -70,6 +70,18 @@ pub(super) fn open(folder: &Path, is_suspect: bool) -> Result<Opened, StoreError
     })
 }
 
+/// A connection to a copy of another program's file, which is thrown away afterwards.
+pub(super) fn open_copy(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let connection = Connection::open_with_flags(path, flags)?;
+    // Whatever stands in it is data: no function of ours runs because it says so.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    Ok(connection)
+}
+
 /// Refuses a library that may damage the file.
 pub(super) fn check_library(version: i32) -> Result<(), StoreError> {
     if version < OLDEST_LIBRARY {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{FILE_NAME, StoreError};
+use crate::disk;
 use crate::fsio::{self, FileError};
 
 /// How long another process may take to open the store, with the look through all of it.
@@ -151,43 +152,7 @@ pub(super) fn has_no_room(path: &Path) -> bool {
 }
 
 /// Whether a file lies on another machine, where the shared memory of a write-ahead log does not work.
-#[cfg(target_os = "linux")]
 pub(super) fn is_remote(path: &Path) -> bool {
     let folder = path.parent().unwrap_or(path);
-    // The kernel's numbers have 32 bits, whatever type carries them.
-    rustix::fs::statfs(folder).is_ok_and(|disk| is_remote_kind(disk.f_type as u32))
-}
-
-/// Whether a file lies on another machine, where the shared memory of a write-ahead log does not work.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn is_remote(path: &Path) -> bool {
-    let folder = path.parent().unwrap_or(path);
-    let is_local = |disk: rustix::fs::StatFs| disk.f_flags & libc::MNT_LOCAL as u32 != 0;
-    rustix::fs::statfs(folder).is_ok_and(|disk| !is_local(disk))
-}
-
-/// Whether a number of the kernel names a file system that other machines may use at the same time.
-#[cfg(any(target_os = "linux", test))]
-pub(super) fn is_remote_kind(magic: u32) -> bool {
-    /// Those of the kernel and of the usual modules; a file system in user space may be anything, sshfs included.
-    const REMOTE: [u32; 17] = [
-        0x6969,      // nfs
-        0xff53_4d42, // cifs
-        0xfe53_4d42, // smb2
-        0x517b,      // smb
-        0x564c,      // ncp
-        0x6573_5546, // fuse
-        0x0102_1997, // 9p
-        0x5346_414f, // afs
-        0x6b41_4653, // kafs
-        0x7375_7245, // coda
-        0x0bd0_0bd0, // lustre
-        0x1983_0326, // beegfs
-        0x00c3_6400, // ceph
-        0x0116_1970, // gfs2
-        0x7461_636f, // ocfs2
-        0x4750_4653, // gpfs
-        0xaad7_aaea, // panfs
-    ];
-    REMOTE.contains(&magic)
+    rustix::fs::statfs(folder).is_ok_and(|about| disk::is_remote(&about))
 }

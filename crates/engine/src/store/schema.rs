@@ -22,7 +22,7 @@ struct Step {
 }
 
 /// All steps; what has been released is never changed, only added to.
-const STEPS: [Step; 2] = [
+const STEPS: [Step; 3] = [
     Step {
         minimum_reader: 1,
         statements: "
@@ -95,6 +95,88 @@ const STEPS: [Step; 2] = [
         ) STRICT;
         CREATE UNIQUE INDEX attempts_one_open ON attempts (job) WHERE ended IS NULL;
         CREATE INDEX attempts_by_end ON attempts (ended) WHERE ended IS NOT NULL;",
+    },
+    Step {
+        minimum_reader: 1,
+        statements: "
+        CREATE TABLE watches (
+            id INTEGER PRIMARY KEY CHECK (id > 0),
+            principal TEXT NOT NULL,
+            job TEXT UNIQUE,
+            sandbox TEXT NOT NULL,
+            session TEXT NOT NULL,
+            log_file TEXT NOT NULL,
+            cwd TEXT,
+            launch_command TEXT NOT NULL,
+            order_json TEXT NOT NULL,
+            run_id TEXT,
+            name TEXT,
+            metadata TEXT,
+            entry TEXT,
+            status TEXT NOT NULL
+                CHECK (status IN ('active', 'completed', 'exhausted', 'cancelled')),
+            history TEXT NOT NULL,
+            last_state TEXT NOT NULL,
+            last_summary TEXT,
+            last_error TEXT,
+            last_exit_code INTEGER,
+            last_log_tail TEXT,
+            last_log_digest TEXT,
+            last_checkpoint TEXT,
+            last_checkpoint_digest TEXT,
+            checkpoint_updated INTEGER,
+            scanned_to INTEGER,
+            interrupted INTEGER,
+            next_check INTEGER,
+            last_checked INTEGER,
+            last_event INTEGER,
+            created INTEGER NOT NULL,
+            updated INTEGER NOT NULL,
+            ended INTEGER
+        ) STRICT;
+        CREATE INDEX watches_due ON watches (status, next_check);
+        CREATE INDEX watches_by_principal ON watches (principal, created);
+        CREATE INDEX watches_by_end ON watches (ended) WHERE ended IS NOT NULL;
+        CREATE TABLE events (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            watch INTEGER NOT NULL,
+            principal TEXT NOT NULL,
+            sandbox TEXT NOT NULL,
+            type TEXT NOT NULL,
+            summary TEXT NOT NULL,
+            payload TEXT NOT NULL,
+            created INTEGER NOT NULL
+        ) STRICT;
+        CREATE INDEX events_by_principal ON events (principal, id);
+        CREATE INDEX events_by_watch ON events (watch, id);
+        CREATE INDEX events_by_age ON events (created);
+        CREATE TABLE deliveries (
+            event INTEGER NOT NULL,
+            channel TEXT NOT NULL,
+            status TEXT NOT NULL CHECK (status IN ('pending', 'done', 'dead')),
+            tries INTEGER NOT NULL DEFAULT 0,
+            next_try INTEGER NOT NULL,
+            last_error TEXT,
+            PRIMARY KEY (event, channel)
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX deliveries_due ON deliveries (status, next_try);
+        CREATE TABLE leases (
+            name TEXT PRIMARY KEY,
+            holder TEXT,
+            fence INTEGER NOT NULL,
+            pid INTEGER,
+            pid_start INTEGER,
+            boot TEXT,
+            taken INTEGER NOT NULL,
+            renewed INTEGER NOT NULL,
+            expires INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;
+        CREATE TABLE watched_sandboxes (
+            key TEXT PRIMARY KEY,
+            name TEXT NOT NULL,
+            entry TEXT NOT NULL,
+            created INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;",
     },
 ];
 

@@ -180,11 +180,11 @@ async fn connection_has_the_wanted_settings_also_after_a_sure_commit() {
 #[test]
 fn write_ahead_log_is_not_used_where_other_machines_may_write() {
     for remote in [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997] {
-        assert!(place::is_remote_kind(remote), "{remote:x}");
+        assert!(crate::disk::is_remote_kind(remote), "{remote:x}");
     }
     // ext, xfs, btrfs, tmpfs, overlay
     for here in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630] {
-        assert!(!place::is_remote_kind(here), "{here:x}");
+        assert!(!crate::disk::is_remote_kind(here), "{here:x}");
     }
 }
 

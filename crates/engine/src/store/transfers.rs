@@ -199,19 +199,23 @@ impl Store {
     /// Writes a transfer down, surely, unless the same one is under way.
     pub async fn begin_transfer(&self, new: NewTransfer) -> Result<Begun, StoreError> {
         self.commit_surely(move |transaction| {
-            let open = format!(
-                "SELECT {COLUMNS} FROM transfers
-                WHERE principal = ?1 AND pair_key = ?2 AND status IN ('queued', 'running')"
-            );
-            let same = transaction
-                .query_row(&open, params![new.principal, new.pair_key], read_row)
-                .optional()?;
-            match same {
+            match open_row(transaction, &new.principal, &new.pair_key)? {
                 Some(row) => Ok(Begun::Same(row)),
                 None => insert(transaction, &new).map(Begun::New),
             }
         })
         .await
+    }
+
+    /// The transfer of this principal and this pair that has not ended.
+    pub async fn open_transfer(
+        &self,
+        principal: &str,
+        pair_key: &str,
+    ) -> Result<Option<TransferRow>, StoreError> {
+        let (principal, pair) = (principal.to_owned(), pair_key.to_owned());
+        self.read(move |transaction| open_row(transaction, &principal, &pair))
+            .await
     }
 
     /// A transfer of this principal.
@@ -339,6 +343,21 @@ impl Store {
         })
         .await
     }
+}
+
+/// The transfer of a pair that has not ended.
+fn open_row(
+    transaction: &Transaction<'_>,
+    principal: &str,
+    pair_key: &str,
+) -> rusqlite::Result<Option<TransferRow>> {
+    let query = format!(
+        "SELECT {COLUMNS} FROM transfers
+        WHERE principal = ?1 AND pair_key = ?2 AND status IN ('queued', 'running')"
+    );
+    transaction
+        .query_row(&query, params![principal, pair_key], read_row)
+        .optional()
 }
 
 fn insert(transaction: &Transaction<'_>, new: &NewTransfer) -> rusqlite::Result<TransferRow> {

@@ -29,6 +29,8 @@ pub(super) struct Compared {
     differing: BTreeMap<RelPath, ()>,
     /// Files whose content is the same and whose time is not.
     pub(super) times: Vec<(RelPath, Mtime)>,
+    /// What was compared, in the order of the plan, with its digest where both sides have the same.
+    pub(super) digests: Vec<Option<ContentDigest>>,
 }
 
 impl Compared {
@@ -96,13 +98,14 @@ impl Compared {
                 Code::RemoteRefused,
                 "the digests of its files could not be read",
             )
-            .hint("it has no sha256sum; call again without checksum")
+            .hint("it has no sha256sum or no xargs; call again without checksum")
         })?;
         let here = here.map_err(|error| {
             far.failure(Code::Internal, &format!("reading files broke: {error}"))
         })?;
         for (((path, time), named), digest) in together.into_iter().zip(named).zip(here) {
             let is_same = digest.is_some() && digest.as_ref() == digests.get(&named);
+            self.digests.push(digest.filter(|_| is_same));
             match (is_same, time) {
                 (false, _) => {
                     self.differing.insert(path, ());
@@ -143,11 +146,20 @@ impl Compared {
 }
 
 fn digest_here(source: &Source, path: &RelPath) -> Option<ContentDigest> {
-    let (mut file, _) = source.open(path).ok()?;
+    let (file, _) = source.open(path).ok()?;
+    digest_of(file, || false)
+}
+
+/// The digest of what a file holds; none when it cannot be read, or when nobody wants it any more.
+pub(super) fn digest_of(
+    mut file: std::fs::File,
+    is_unwanted: impl Fn() -> bool,
+) -> Option<ContentDigest> {
     let mut hasher = Sha256::new();
     let mut chunk = vec![0; CHUNK];
     loop {
         match file.read(&mut chunk).ok()? {
+            _ if is_unwanted() => return None,
             0 => return Some(hasher.finalize().into()),
             read => hasher.update(chunk.get(..read)?),
         }

@@ -8,6 +8,9 @@ use remote_sandbox_core::sync::{Entry, RelPath};
 use super::request::Way;
 use super::sides::Sides;
 
+/// Entries of the target, in the order of a plan.
+pub(super) type Entries<'a> = Box<dyn Iterator<Item = Result<Entry, Failure>> + Send + 'a>;
+
 /// A plan in numbers, and what has to be known before it is carried out.
 #[derive(Debug)]
 pub(super) struct Decision {
@@ -48,22 +51,35 @@ impl Decision {
 
     /// What has to be removed before anything is sent: what stands where something of another kind comes, and what is
     /// in it, content before directories.
-    pub(super) fn giving_way(&self, sides: &Sides) -> Result<Vec<Entry>, Failure> {
-        let mut entries = Vec::new();
-        if !self.something_gives_way {
-            return Ok(entries);
-        }
-        for action in sides.plan() {
-            let action = action.map_err(|error| out_of_order(&error))?;
-            if let Some(target) = gives_way(&action) {
-                entries.push(target.clone());
-            } else if let Action::Delete { target } = action
-                && self.is_cleared(&target.path)
-            {
-                entries.push(target);
+    pub(super) fn giving_way<'a>(&'a self, sides: &'a Sides) -> Entries<'a> {
+        let plan = self.something_gives_way.then(|| sides.plan());
+        let entries = plan.into_iter().flatten().filter_map(|action| {
+            let action = match action {
+                Ok(action) => action,
+                Err(error) => return Some(Err(out_of_order(&error))),
+            };
+            match action {
+                Action::Delete { target } => self.is_cleared(&target.path).then_some(Ok(target)),
+                action => gives_way(&action).cloned().map(Ok),
             }
-        }
-        Ok(entries)
+        });
+        Box::new(entries)
+    }
+
+    /// What is deleted because the source does not have it, content before directories.
+    pub(super) fn deletions<'a>(&'a self, sides: &'a Sides) -> Entries<'a> {
+        let plan = (self.summary.deleted() > 0).then(|| sides.plan());
+        let entries = plan
+            .into_iter()
+            .flatten()
+            .filter_map(|action| match action {
+                Ok(Action::Delete { target }) => {
+                    (!self.is_cleared(&target.path)).then_some(Ok(target))
+                }
+                Ok(_) => None,
+                Err(error) => Some(Err(out_of_order(&error))),
+            });
+        Box::new(entries)
     }
 
     /// Whether a path is removed with a directory that gives way.

@@ -14,11 +14,18 @@ use remote_sandbox_core::sync::scan::{HostPath, Scanner};
 use remote_sandbox_core::sync::{Mtime, RelPath};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use super::far_files;
 use crate::sandbox::Sandbox;
 use crate::shell::{StreamEnd, StreamError};
 
 /// A short question is answered within this time.
 pub(super) const QUESTION_LIMIT: Duration = Duration::from_secs(60);
+
+/// A program that lists or packs says something within this time, and takes something of what it is given.
+pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(300);
+
+/// A piece of work there, such as thousands of deletions, is done within this time.
+pub(super) const WORK_LIMIT: Duration = Duration::from_secs(600);
 
 /// The most that a program may say; a list of paths that failed is far shorter.
 const MOST_SAID: u64 = 8 * 1024 * 1024;
@@ -61,6 +68,13 @@ impl Far<'_> {
             .retry()
     }
 
+    /// A program that says nothing any more, although the link is good.
+    pub(super) fn silent(&self) -> Failure {
+        self.failure(Code::LinkLost, "its program says nothing any more")
+            .hint("see whether its disk hangs, then sync again: it goes on where it stopped")
+            .retry()
+    }
+
     /// A script that did not come to its end.
     fn unfinished(&self, end: &StreamEnd, what: &str) -> Failure {
         let words = match end.words.is_empty() {
@@ -87,7 +101,9 @@ impl Far<'_> {
         };
         let mut take = take.take(MOST_SAID);
         let taking = take.read_to_end(&mut said);
-        let (_, _) = tokio::join!(giving, taking);
+        let both = async { tokio::join!(giving, taking) };
+        let done = tokio::time::timeout(WORK_LIMIT, both).await;
+        let (_, _) = done.map_err(|_| self.silent())?;
         let end = stream.end().await.map_err(|error| self.broken(&error))?;
         Ok((said, end))
     }
@@ -100,6 +116,9 @@ impl Far<'_> {
     ) -> Result<Vec<RelPath>, Failure> {
         if paths.is_empty() {
             return Ok(Vec::new());
+        }
+        if self.scanner == Scanner::Files {
+            return far_files::remove(self, removal, paths).await;
         }
         let mark = new_mark();
         let script = remove_script(&self.root, removal, &mark);
@@ -116,6 +135,9 @@ impl Far<'_> {
         mode: u16,
         paths: &[RelPath],
     ) -> Result<Option<String>, Failure> {
+        if self.scanner == Scanner::Files {
+            return far_files::set_mode(self, mode, paths).await;
+        }
         let mark = new_mark();
         let script = mode_script(&self.root, mode, &mark);
         let (said, end) = self
@@ -139,6 +161,9 @@ impl Far<'_> {
 
     /// Makes the root, with what is above it.
     pub(super) async fn make_root(&self) -> Result<(), Failure> {
+        if self.scanner == Scanner::Files {
+            return far_files::make_root(self).await;
+        }
         let mark = new_mark();
         let script = discard_script(&self.root, &[], &mark);
         let answer = self.sandbox.ask(script, QUESTION_LIMIT).await?;

@@ -4,14 +4,16 @@ use std::path::Path;
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::sync::scan::{
-    Found, ScanError, ScanProblem, ScanReader, ScanRequest, ScanSummary, SortedBy, scan_script,
+    Found, ScanError, ScanProblem, ScanReader, ScanRequest, ScanSummary, Scanner, SortedBy,
+    scan_script,
 };
 use tokio::io::AsyncReadExt as _;
 
-use super::far::new_mark;
+use super::far::{SILENCE_LIMIT, new_mark};
 use crate::listing::{Listing, ListingBuilder, ListingError};
 use crate::questions;
 use crate::sandbox::Sandbox;
+use crate::tree_walk;
 
 /// Bytes that are taken from the stream at once.
 const CHUNK: usize = 64 * 1024;
@@ -44,7 +46,9 @@ pub(super) async fn scan(
     };
     let mut chunk = vec![0; CHUNK];
     loop {
-        let read = stream.output.read(&mut chunk).await.unwrap_or(0);
+        let reading = stream.output.read(&mut chunk);
+        let read = tokio::time::timeout(SILENCE_LIMIT, reading).await;
+        let read = read.map_err(|_| silent(sandbox))?.unwrap_or(0);
         if read == 0 {
             break;
         }
@@ -56,8 +60,11 @@ pub(super) async fn scan(
         }
     }
     let summary = reader.finish();
-    let summary =
+    let mut summary =
         summary.map_err(|error: ScanError| questions::unfinished_scan(sandbox, &error))?;
+    if request.scanner == Scanner::Files {
+        walk(sandbox, request, &mut summary, &mut taken).await?;
+    }
     debug_assert_eq!(request.sorted_by, SortedBy::Reader);
     let entries = taken.list.finish();
     let entries = entries.map_err(|error| too_large(sandbox, &error))?;
@@ -77,6 +84,29 @@ pub(super) async fn scan(
         problem_count,
         summary,
     })
+}
+
+/// Lists the tree over the file protocol.
+async fn walk(
+    sandbox: &dyn Sandbox,
+    request: &ScanRequest<'_>,
+    summary: &mut ScanSummary,
+    taken: &mut Taken,
+) -> Result<(), Failure> {
+    let client = tree_walk::conversation(sandbox).await?;
+    let root = summary.clone();
+    let take = |found| {
+        if let Some(found) = summary.count(found) {
+            taken.take(found);
+        }
+        taken.full.is_none()
+    };
+    let walked = tree_walk::list(&client, request, &root, take).await;
+    walked.map_err(|error| error.failure(sandbox))?;
+    match &taken.full {
+        Some(error) => Err(too_large(sandbox, error)),
+        None => Ok(()),
+    }
 }
 
 struct Taken {
@@ -101,7 +131,15 @@ impl Taken {
     }
 }
 
-fn too_large(sandbox: &dyn Sandbox, error: &ListingError) -> Failure {
+fn silent(sandbox: &dyn Sandbox) -> Failure {
+    let name = &sandbox.description().name;
+    let text = format!("sandbox `{name}`: the scan says nothing any more");
+    Failure::new(Code::LinkLost, text)
+        .hint("see whether its disk hangs, or exclude what is so slow")
+        .retry()
+}
+
+pub(super) fn too_large(sandbox: &dyn Sandbox, error: &ListingError) -> Failure {
     let name = &sandbox.description().name;
     Failure::new(
         Code::Unsupported,

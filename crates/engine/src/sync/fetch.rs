@@ -10,8 +10,9 @@ use remote_sandbox_core::sync::{Entry, Kind, RelPath, Stamp};
 use sha2::{Digest, Sha256};
 
 use super::compare::Compared;
-use super::decide::{Decision, out_of_order};
+use super::decide::{Decision, Entries, out_of_order};
 use super::down::{DownJob, Planned, download as bring};
+use super::gauge::Gauge;
 use super::large::{LargeDown, LargeError, download_large};
 use super::local_work::{Piece, here, make_directories, make_links, remove_all, set_modes};
 use super::outcome::Outcome;
@@ -29,6 +30,9 @@ const MOST_FILES: usize = 10_000;
 /// A batch has at most so many bytes, but one file always.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
+/// So many entries are removed at a time.
+const MOST_REMOVED: usize = 5000;
+
 /// What is said of a path where keys or our own files lie.
 const AVOIDED: &str = "it was not written: keys or files of this program lie there";
 
@@ -44,24 +48,29 @@ pub(super) async fn download(
         lone: None,
         follow: None,
     };
-    let compared = Compared::of(sides, Some(&source), progress).await?;
+    let mut compared = Compared::of(sides, Some(&source), progress).await?;
     let mut fetch = Fetch {
         sides,
         tree,
         progress,
+        gauge: Gauge::default(),
+        large_gauge: Gauge::default(),
         transfer: sides.token()?,
         outcome: Outcome::default(),
-        changes: Changes::default(),
+        changes: Changes {
+            compared: std::mem::take(&mut compared.digests),
+            ..Changes::default()
+        },
         batch: Vec::new(),
         batch_bytes: 0,
         directories: Vec::new(),
         links: Vec::new(),
         large: Vec::new(),
-        deletes: Vec::new(),
+        has_deletes: false,
         modes: Vec::new(),
     };
     fetch.remove_leftovers().await?;
-    fetch.remove(decision.giving_way(sides)?).await?;
+    fetch.remove(decision.giving_way(sides)).await?;
     progress.enter(Phase::Downloading);
     for action in sides.plan() {
         let action = action.map_err(|error| out_of_order(&error))?;
@@ -72,13 +81,16 @@ pub(super) async fn download(
     }
     fetch.bring().await?;
     fetch.bring_large().await?;
-    fetch.finish(compared).await
+    fetch.finish(compared, decision).await
 }
 
 struct Fetch<'a> {
     sides: &'a Sides,
     tree: Tree,
     progress: &'a Progress,
+    gauge: Gauge,
+    /// What large files show of the link; archives of many small ones may be slow for other reasons.
+    large_gauge: Gauge,
     transfer: RunToken,
     outcome: Outcome,
     changes: Changes,
@@ -87,7 +99,7 @@ struct Fetch<'a> {
     directories: Vec<Entry>,
     links: Vec<Piece>,
     large: Vec<Piece>,
-    deletes: Vec<Entry>,
+    has_deletes: bool,
     modes: Vec<(RelPath, u16)>,
 }
 
@@ -107,18 +119,22 @@ impl Fetch<'_> {
         .await
     }
 
-    async fn remove(&mut self, entries: Vec<Entry>) -> Result<(), Failure> {
-        if entries.is_empty() {
-            return Ok(());
+    /// Removes entries, some at a time, for there may be many.
+    async fn remove(&mut self, mut entries: Entries<'_>) -> Result<(), Failure> {
+        loop {
+            let some = entries.by_ref().take(MOST_REMOVED);
+            let some = some.collect::<Result<Vec<Entry>, Failure>>()?;
+            if some.is_empty() {
+                return Ok(());
+            }
+            let tree = self.tree.clone();
+            let removed = here(move || remove_all(&tree, some)).await?;
+            self.outcome.deleted_files += removed.files;
+            self.outcome.deleted_dirs += removed.directories;
+            for (path, problem) in removed.problems {
+                self.outcome.problem(&path, problem);
+            }
         }
-        let tree = self.tree.clone();
-        let removed = here(move || remove_all(&tree, entries)).await?;
-        self.outcome.deleted_files += removed.files;
-        self.outcome.deleted_dirs += removed.directories;
-        for (path, problem) in removed.problems {
-            self.outcome.problem(&path, problem);
-        }
-        Ok(())
     }
 
     /// Takes note of an action.
@@ -142,9 +158,7 @@ impl Fetch<'_> {
                 self.modes.push((entry.path.clone(), entry.carried_mode()));
             }
             Action::Delete { target } => {
-                if !decision.is_cleared(&target.path) {
-                    self.deletes.push(target);
-                }
+                self.has_deletes |= !decision.is_cleared(&target.path);
             }
             Action::Keep { entry } => {
                 self.outcome.unchanged_files += u64::from(!entry.kind.is_directory());
@@ -221,6 +235,7 @@ impl Fetch<'_> {
             tree: self.tree.clone(),
             transfer: self.transfer.clone(),
             progress: self.progress,
+            gauge: &self.gauge,
             files: files.clone(),
         };
         let done = bring(self.sides.sandbox.as_ref(), &job).await?;
@@ -314,6 +329,7 @@ impl Fetch<'_> {
             remote_root: self.sides.far_root.as_bytes(),
             path: &there,
             progress: self.progress,
+            gauge: &self.large_gauge,
         };
         let received = download_large(self.sides.sandbox.as_ref(), job).await;
         if let Err(error) = &received
@@ -332,11 +348,20 @@ impl Fetch<'_> {
         Ok(())
     }
 
-    async fn finish(mut self, compared: Compared) -> Result<Uploaded, Failure> {
-        let deletes = std::mem::take(&mut self.deletes);
-        if !deletes.is_empty() {
+    async fn finish(
+        mut self,
+        compared: Compared,
+        decision: &Decision,
+    ) -> Result<Uploaded, Failure> {
+        if self.has_deletes {
             self.progress.enter(Phase::Deleting);
-            self.remove(deletes).await?;
+            let sides = self.sides;
+            let is_ours = move |entry: &Result<Entry, Failure>| match entry {
+                Ok(entry) => !sides.is_avoided(&entry.path),
+                Err(_) => true,
+            };
+            let deletes = decision.deletions(sides).filter(is_ours);
+            self.remove(Box::new(deletes)).await?;
         }
         let (tree, modes) = (self.tree.clone(), std::mem::take(&mut self.modes));
         let times = compared.times;
@@ -347,6 +372,11 @@ impl Fetch<'_> {
         Ok(Uploaded {
             outcome: self.outcome,
             changes: self.changes,
+            source: Source {
+                tree: self.tree,
+                lone: None,
+                follow: None,
+            },
         })
     }
 }

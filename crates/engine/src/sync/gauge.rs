@@ -19,17 +19,18 @@ const SLOW: f64 = 25_000_000.0;
 const WORTH_IT: f64 = 0.8;
 
 /// Before this time nothing is known: buffers on the way take the first bytes at once.
-const LOOK_AT_LEAST: Duration = Duration::from_millis(300);
+pub(crate) const LOOK_AT_LEAST: Duration = Duration::from_millis(300);
 
 /// What is known of a link and of what goes over it.
 #[derive(Debug, Default)]
-pub(super) struct Gauge {
+pub(crate) struct Gauge {
     known: Mutex<Known>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Known {
-    is_slow: bool,
+    /// Whether the link is slow, once that is known.
+    is_slow: Option<bool>,
     ratio: Option<f64>,
     /// Whether the other side cannot unpack.
     is_in_vain: bool,
@@ -37,9 +38,9 @@ struct Known {
 
 impl Gauge {
     /// How the next archive is packed.
-    pub(super) fn packing(&self) -> Packing {
+    pub(crate) fn packing(&self) -> Packing {
         let known = *self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.is_slow
+        match known.is_slow == Some(true)
             && !known.is_in_vain
             && known.ratio.is_some_and(|ratio| ratio < WORTH_IT)
         {
@@ -48,14 +49,32 @@ impl Gauge {
         }
     }
 
+    /// Whether the link is slower than packing, once that is known.
+    pub(crate) fn is_slow(&self) -> Option<bool> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.is_slow
+    }
+
+    /// Takes note of how fast the link is, in bytes and the time they took; nothing before it can be known.
+    pub(crate) fn judge(&self, bytes: u64, elapsed: Duration) -> Option<bool> {
+        // What came so soon is fast however long one looks.
+        let is_slow = (bytes as f64) < SLOW * elapsed.max(LOOK_AT_LEAST).as_secs_f64();
+        if is_slow && elapsed < LOOK_AT_LEAST {
+            return None;
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.is_slow = Some(is_slow);
+        known.is_slow
+    }
+
     /// Takes note that the other side cannot unpack.
-    pub(super) fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         let known = self.known.lock();
         known.unwrap_or_else(PoisonError::into_inner).is_in_vain = true;
     }
 
     /// Begins to measure.
-    pub(super) fn begin(&self) -> Measure<'_> {
+    pub(crate) fn begin(&self) -> Measure<'_> {
         Measure {
             gauge: self,
             began: clock::instant(),
@@ -63,15 +82,16 @@ impl Gauge {
         }
     }
 
-    fn learn(&self, piece: &[u8]) {
+    /// Takes note that the link is slow, and of how much smaller what goes over it becomes.
+    pub(crate) fn learn(&self, piece: &[u8]) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.is_slow = true;
+        known.is_slow = Some(true);
         known.ratio.get_or_insert_with(|| ratio_of(piece));
     }
 }
 
 /// One archive on its way.
-pub(super) struct Measure<'a> {
+pub(crate) struct Measure<'a> {
     gauge: &'a Gauge,
     began: Instant,
     bytes: u64,
@@ -79,7 +99,7 @@ pub(super) struct Measure<'a> {
 
 impl Measure<'_> {
     /// Counts what was taken by the link; `piece` stands for what goes over it.
-    pub(super) fn sent(&mut self, bytes: u64, piece: &[u8]) {
+    pub(crate) fn sent(&mut self, bytes: u64, piece: &[u8]) {
         self.bytes += bytes;
         let elapsed = self.began.elapsed();
         // What waits in buffers counts as gone, so a link is never taken for slower than it is.
@@ -89,9 +109,14 @@ impl Measure<'_> {
     }
 
     /// Whether what is left should go packed.
-    pub(super) fn wants_packing(&self) -> bool {
+    pub(crate) fn wants_packing(&self) -> bool {
         self.gauge.packing() == Packing::Gzip
     }
+}
+
+/// Whether content of which this is a sample becomes so much smaller that packing pays on a slow link.
+pub(crate) fn gets_smaller(sample: &[u8]) -> bool {
+    ratio_of(sample) < WORTH_IT
 }
 
 fn ratio_of(piece: &[u8]) -> f64 {
@@ -104,13 +129,13 @@ fn ratio_of(piece: &[u8]) -> f64 {
 }
 
 /// Packs a stream, or passes it on as it is.
-pub(super) struct Squeeze {
+pub(crate) struct Squeeze {
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
 impl Squeeze {
     /// One for a stream.
-    pub(super) fn new(packing: Packing) -> Self {
+    pub(crate) fn new(packing: Packing) -> Self {
         let encoder = match packing {
             Packing::Plain => None,
             Packing::Gzip => Some(GzEncoder::new(Vec::new(), Compression::fast())),
@@ -119,7 +144,7 @@ impl Squeeze {
     }
 
     /// What is to be sent for these bytes; nothing may be.
-    pub(super) fn pass(&mut self, piece: &[u8]) -> Vec<u8> {
+    pub(crate) fn pass(&mut self, piece: &[u8]) -> Vec<u8> {
         match &mut self.encoder {
             None => piece.to_vec(),
             Some(encoder) => {
@@ -131,7 +156,7 @@ impl Squeeze {
     }
 
     /// The same without a copy where nothing is packed.
-    pub(super) fn pass_whole(&mut self, piece: Bytes) -> Bytes {
+    pub(crate) fn pass_whole(&mut self, piece: Bytes) -> Bytes {
         match self.encoder {
             None => piece,
             Some(_) => self.pass(&piece).into(),
@@ -139,7 +164,7 @@ impl Squeeze {
     }
 
     /// What is to be sent at the end.
-    pub(super) fn finish(&mut self) -> Vec<u8> {
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
         match self.encoder.take() {
             None => Vec::new(),
             Some(encoder) => encoder.finish().unwrap_or_default(),
@@ -168,6 +193,19 @@ mod tests {
             .read_to_end(&mut whole)
             .unwrap();
         assert_eq!(whole, text);
+    }
+
+    #[test]
+    fn speed_is_judged_only_after_a_while() {
+        let gauge = Gauge::default();
+        assert_eq!(gauge.judge(1, Duration::from_millis(299)), None);
+        assert_eq!(gauge.is_slow(), None);
+        assert_eq!(gauge.judge(7_600_000, Duration::ZERO), Some(false));
+        assert_eq!(gauge.judge(7_400_000, LOOK_AT_LEAST), Some(true));
+        assert_eq!(gauge.judge(7_600_000, LOOK_AT_LEAST), Some(false));
+        assert_eq!(gauge.is_slow(), Some(false));
+        assert!(gets_smaller(&b"loss 0.5\n".repeat(100)) && !gets_smaller(b"short"));
+        assert!(!gets_smaller(b""));
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 
 use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::sync::scan::Scanner;
 use remote_sandbox_core::sync::{Filter, RelPath};
 
 use super::far::{Far, new_mark};
+use super::far_files;
 use crate::listing::Listing;
 
 /// The file with rules of a directory.
@@ -36,12 +38,11 @@ pub(super) async fn collect(
     if files.is_empty() {
         return Ok(());
     }
-    let list = remote_sandbox_core::sync::chores::path_list(files.iter());
-    let mark = new_mark();
-    let script = script(far, &mark);
-    let (said, _) = far.converse(&script, &list).await?;
-    let border = format!("RSMCP:{mark}:next\n").into_bytes();
-    let mut parts = split(&said, &border);
+    let parts = match far.scanner {
+        Scanner::Files => far_files::read(far, &files, MOST_BYTES).await?,
+        _ => read(far, &files).await?,
+    };
+    let mut parts = parts.into_iter();
     for path in &files {
         let Some(rules) = parts.next() else {
             let text = format!(
@@ -53,10 +54,19 @@ pub(super) async fn collect(
                 .hint("call again without use_gitignore"));
         };
         let directory = path.parent();
-        let added = filter.add_gitignore(directory.as_ref(), rules);
+        let added = filter.add_gitignore(directory.as_ref(), &rules);
         added.map_err(|error| far.failure(Code::InvalidParams, &Failure::chain(&error)))?;
     }
     Ok(())
+}
+
+/// The content of the files, up to the first that cannot be read.
+async fn read(far: &Far<'_>, files: &[RelPath]) -> Result<Vec<Vec<u8>>, Failure> {
+    let list = remote_sandbox_core::sync::chores::path_list(files.iter());
+    let mark = new_mark();
+    let (said, _) = far.converse(&script(far, &mark), &list).await?;
+    let border = format!("RSMCP:{mark}:next\n").into_bytes();
+    Ok(split(&said, &border).map(<[u8]>::to_vec).collect())
 }
 
 fn script(far: &Far<'_>, mark: &remote_sandbox_core::ids::RunToken) -> String {

@@ -7,8 +7,11 @@
 mod arrived;
 mod compare;
 mod decide;
+mod digests;
+mod dirlinks;
 mod down;
 mod far;
+mod far_files;
 mod far_scan;
 mod fetch;
 mod gauge;
@@ -39,4 +42,4 @@ pub use progress::{Figures, Phase, Progress};
 pub use report::{PlanReport, PlannedActions, Problem, SyncReport};
 pub use request::{SyncRequest, USUAL_MIRROR, Way};
 pub use roots::{LocalPaths, Resolved};
-pub(crate) use run::Prepared;
+pub(crate) use run::{Prepared, Purpose};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use remote_sandbox_core::archive::{ArchiveWriter, Precision, WriteError};
-use remote_sandbox_core::sync::receive::SEAL;
+use remote_sandbox_core::sync::receive::{SEAL, UNSEALED};
 use remote_sandbox_core::sync::roots::LocalRoots;
 use remote_sandbox_core::sync::staging::{Batch, Staged};
 use remote_sandbox_core::sync::{Entry, RelPath, Stamp};
@@ -94,9 +94,7 @@ pub(super) fn pack(
             packer.packed.left_out.push((number, fault));
         }
     }
-    if packer.packed.spoiled.is_empty()
-        && let Some(folder) = batch.folders.first()
-    {
+    if let Some(folder) = batch.folders.first() {
         packer.seal(folder);
     }
     if let Ok(end) = packer.writer.finish() {
@@ -190,9 +188,13 @@ impl Packer<'_> {
         Ok(is_whole)
     }
 
-    /// The last entry, which says that all before it is right.
+    /// The last entry, which says whether all before it is right.
     fn seal(&mut self, folder: &RelPath) {
-        let Ok(path) = folder.join(SEAL) else {
+        let name = match self.packed.spoiled.is_empty() {
+            true => SEAL,
+            false => UNSEALED,
+        };
+        let Ok(path) = folder.join(name) else {
             return;
         };
         let entry = Entry {

@@ -5,7 +5,7 @@ use std::iter::Peekable;
 
 use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::sync::plan::{Action, BaseEntry};
-use remote_sandbox_core::sync::revision::RevisionBuilder;
+use remote_sandbox_core::sync::revision::{ContentDigest, RevisionBuilder};
 use remote_sandbox_core::sync::{Entry, RelPath, Stamp};
 
 use super::decide::out_of_order;
@@ -22,13 +22,46 @@ pub(super) struct Changes {
     pub(super) target: BTreeMap<RelPath, Stamp>,
     /// What has not arrived.
     pub(super) failed: BTreeSet<RelPath>,
+    /// Digests of the files that were compared, in the order of the plan.
+    pub(super) compared: Vec<Option<ContentDigest>>,
+}
+
+impl Changes {
+    /// How an entry of the source looks by now.
+    pub(super) fn patched(&self, entry: &Entry) -> Entry {
+        let mut entry = entry.clone();
+        if let Some(stamp) = self.fresh.get(&entry.path) {
+            entry.size_bytes = stamp.size_bytes;
+            entry.mtime = stamp.mtime;
+        }
+        entry
+    }
+}
+
+/// The entry of the source that an action leaves in the target; none where it leaves nothing, or nothing of the source.
+pub(super) fn left_by(action: &Action) -> Option<&Entry> {
+    match action {
+        Action::Conflict { .. } | Action::Skip { .. } | Action::Delete { .. } => None,
+        Action::MakeDirectory { entry, .. }
+        | Action::SendFile { entry, .. }
+        | Action::SendLink { entry, .. }
+        | Action::Keep { entry }
+        | Action::CompareContent { entry, .. }
+        | Action::SetAttributes { entry, .. } => Some(entry),
+    }
 }
 
 /// Writes down what both sides hold now; the name of the set, when all of it is there.
 ///
 /// What was not part of this sync, or did not arrive, stays remembered as it was: an edit that was kept once must still
-/// be known as one the next time.
-pub(super) fn remember(sides: &Sides, changes: &Changes) -> Result<Option<String>, Failure> {
+/// be known as one the next time. `contents` are the digests of all files of the set in the order of the plan, where
+/// they were made.
+pub(super) fn remember(
+    sides: &Sides,
+    changes: &Changes,
+    contents: &[Option<ContentDigest>],
+) -> Result<Option<String>, Failure> {
+    let mut contents = contents.iter();
     let pair = sides.pair();
     let mut revision = Some(RevisionBuilder::default());
     let mut writing = Writing {
@@ -38,29 +71,24 @@ pub(super) fn remember(sides: &Sides, changes: &Changes) -> Result<Option<String
     for action in sides.plan() {
         let action = action.map_err(|error| out_of_order(&error))?;
         writing.pass_on_before(action.path());
-        let entry = match &action {
-            Action::Conflict { .. } => {
-                revision = None;
-                continue;
-            }
-            Action::Skip { .. } => continue,
-            Action::Delete { target } => {
-                writing.forget(&target.path);
-                continue;
-            }
-            Action::MakeDirectory { entry, .. }
-            | Action::SendFile { entry, .. }
-            | Action::SendLink { entry, .. }
-            | Action::Keep { entry }
-            | Action::CompareContent { entry, .. }
-            | Action::SetAttributes { entry, .. } => entry,
+        match &action {
+            Action::Conflict { .. } => revision = None,
+            Action::Delete { target } => drop(writing.forget(&target.path)),
+            _ => {}
+        }
+        let Some(entry) = left_by(&action) else {
+            continue;
+        };
+        let digest = match entry.kind.is_file() {
+            true => contents.next().and_then(Option::as_ref),
+            false => None,
         };
         if changes.failed.contains(&entry.path) {
             revision = None;
             continue;
         }
-        let entry = patched(entry, changes);
-        let added = revision.as_mut().map(|builder| builder.add(&entry, None));
+        let entry = changes.patched(entry);
+        let added = revision.as_mut().map(|builder| builder.add(&entry, digest));
         if added.is_some_and(|added| added.is_err()) {
             revision = None;
         }
@@ -123,15 +151,6 @@ fn source_of(sides: &Sides, record: &BaseEntry) -> Stamp {
         Way::Up => record.local,
         Way::Down => record.remote,
     }
-}
-
-fn patched(entry: &Entry, changes: &Changes) -> Entry {
-    let mut entry = entry.clone();
-    if let Some(stamp) = changes.fresh.get(&entry.path) {
-        entry.size_bytes = stamp.size_bytes;
-        entry.mtime = stamp.mtime;
-    }
-    entry
 }
 
 fn record(sides: &Sides, entry: &Entry, changes: &Changes) -> BaseEntry {

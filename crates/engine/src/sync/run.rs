@@ -11,7 +11,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::decide::Decision;
+use super::digests::contents;
 use super::fetch::download;
+use super::lock::{SyncLock, lock_pair};
 use super::outcome::Outcome;
 use super::progress::{Phase, Progress};
 use super::refusals::local_failure;
@@ -28,11 +30,22 @@ use crate::sandbox::Sandbox;
 /// From this size on it is asked first whether there is room.
 const ASK_FOR_ROOM: u64 = 64 * 1024 * 1024;
 
+/// What somebody looks at both sides for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To know what would be done.
+    Plan,
+    /// To do it.
+    Work,
+}
+
 /// A sync that is ready to be done.
 pub(crate) struct Prepared {
     sides: Sides,
     decision: Decision,
     began: Instant,
+    /// Keeps others away who sync the same two folders in either direction.
+    _lock: Option<SyncLock>,
 }
 
 impl Prepared {
@@ -43,6 +56,7 @@ impl Prepared {
         paths: &LocalPaths,
         state: &Path,
         request: &SyncRequest,
+        purpose: Purpose,
         progress: &Progress,
     ) -> Result<Prepared, Failure> {
         let began = clock::instant();
@@ -53,6 +67,10 @@ impl Prepared {
             paths,
             state,
         };
+        let lock = match purpose {
+            Purpose::Plan => None,
+            Purpose::Work => Some(lock_pair(&setting, request)?),
+        };
         let sides = Sides::look(&setting, request).await?;
         let decision = Decision::of(&sides)?;
         progress.expect(decision.files(), decision.bytes());
@@ -60,6 +78,7 @@ impl Prepared {
             sides,
             decision,
             began,
+            _lock: lock,
         })
     }
 
@@ -94,7 +113,7 @@ impl Prepared {
         cancel: &CancellationToken,
     ) -> Result<SyncReport, Failure> {
         self.check()?;
-        let _lock = self.sides.lock()?;
+        let _locks = self.sides.lock()?;
         let done = match self.sides.request.way {
             Way::Up => {
                 self.check_room_there().await?;
@@ -113,7 +132,13 @@ impl Prepared {
             }
         };
         let mut outcome = done.outcome;
-        let revision = remember(&self.sides, &done.changes)?;
+        let contents = tokio::select! {
+            contents = contents(&self.sides, &done.source, &done.changes, progress) => contents?,
+            () = cancel.cancelled() => {
+                return Err(Failure::new(Code::Cancelled, "the sync was cancelled"));
+            }
+        };
+        let revision = remember(&self.sides, &done.changes, &contents)?;
         let revision = revision.filter(|_| !outcome.is_incomplete && self.sides.problem_count == 0);
         for (path, problem) in &self.sides.problems {
             outcome.named(&shown(path.as_bytes()), problem);

@@ -8,18 +8,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::sftp::{Extension, RemotePath};
+use remote_sandbox_core::sftp::{Attributes, Extension, RemotePath};
 use remote_sandbox_core::sync::RelPath;
 use remote_sandbox_core::sync::chores::Removal;
 use remote_sandbox_core::sync::receive::{
-    Packing, Publishing, Received, SEAL, discard_script, parse_received, publish_script,
-    receive_script,
+    Packing, Publishing, Received, SEAL, UNSEALED, discard_script, fits_into_script,
+    parse_received, publish_scripts, receive_script,
 };
+use remote_sandbox_core::sync::scan::Scanner;
 use remote_sandbox_core::sync::staging::{Batch, Rename};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
-use super::far::{Far, QUESTION_LIMIT, new_mark};
+use super::far::{Far, QUESTION_LIMIT, SILENCE_LIMIT, WORK_LIMIT, new_mark};
 use super::gauge::{Gauge, Squeeze};
 use super::pack::{Packed, Source, pack};
 use super::progress::Progress;
@@ -81,14 +82,20 @@ pub(super) struct Sender<'a> {
 impl Sender<'_> {
     /// Sends a batch and gives everything in it its name.
     pub(super) async fn send(&self, batch: &Arc<Batch>) -> Result<Sent, SendError> {
-        let folders = batch.inner_folders.len();
-        let files = match folders > FEW_FOLDERS {
+        let files = match self.renames_by_protocol(batch) {
             true => self.renaming_files().await?,
             false => None,
         };
+        if self.far.scanner == Scanner::Files {
+            self.far.make_root().await?;
+            if files.is_none() {
+                // Without `find` nobody there can give names to what was unpacked.
+                return Err(SendError::NoTar);
+            }
+        }
         let publishing = match files {
-            Some(_) => Publishing::Later,
-            None => Publishing::AtOnce,
+            None if fits_into_script(batch) => Publishing::AtOnce,
+            _ => Publishing::Later,
         };
         let mut result = self
             .send_and_publish(batch, publishing, files.as_ref())
@@ -99,8 +106,11 @@ impl Sender<'_> {
                 .send_and_publish(batch, publishing, files.as_ref())
                 .await;
         }
-        if matches!(result, Err(SendError::Failed(_))) {
-            self.discard(&batch.folders).await;
+        match (&result, &files) {
+            (Err(SendError::Failed(_)), _) => self.discard(&batch.folders).await,
+            // Whoever has no `tar` may have no `rm` either.
+            (Err(SendError::NoTar), Some(files)) => remove_folders(files, &self.far, batch).await,
+            _ => {}
         }
         result
     }
@@ -110,6 +120,12 @@ impl Sender<'_> {
         let script = discard_script(&self.far.root, folders, &new_mark());
         let asking = self.far.sandbox.ask(script, QUESTION_LIMIT);
         let _ = tokio::time::timeout(Duration::from_secs(10), asking).await;
+    }
+
+    /// Whether names are given over the file protocol: there are many folders, or the host may have no `find`.
+    fn renames_by_protocol(&self, batch: &Batch) -> bool {
+        let has_find = matches!(self.far.scanner, Scanner::Find | Scanner::FindStat);
+        !has_find || batch.inner_folders.len() > FEW_FOLDERS
     }
 
     /// The file protocol, where the host speaks it and can replace by a rename.
@@ -130,6 +146,10 @@ impl Sender<'_> {
     ) -> Result<Sent, SendError> {
         let (received, packed, end) = self.stream(batch, publishing).await?;
         let Some(received) = received else {
+            if self.far.scanner == Scanner::Files {
+                // It has not even the programs that the script needs.
+                return Err(SendError::NoTar);
+            }
             return Err(SendError::Failed(self.refused(&end)));
         };
         if received.has_no_gzip {
@@ -190,7 +210,15 @@ impl Sender<'_> {
         };
         let mut take = take.take(MOST_SAID);
         let taking = take.read_to_end(&mut said);
-        let (_, _) = tokio::join!(giving, taking);
+        tokio::pin!(taking);
+        // A program that ends before it has read everything says why by itself.
+        let was_silent = tokio::select! {
+            _ = &mut taking => false,
+            () = giving => tokio::time::timeout(WORK_LIMIT, taking).await.is_err(),
+        };
+        if was_silent {
+            return Err(self.far.silent());
+        }
         let end = stream
             .end()
             .await
@@ -214,7 +242,8 @@ impl Sender<'_> {
         let mut measure = self.gauge.begin();
         while let Some(piece) = pieces.recv().await {
             let packed = squeeze.pass_whole(piece.clone());
-            if sink.write_all(&packed).await.is_err() {
+            let writing = tokio::time::timeout(SILENCE_LIMIT, sink.write_all(&packed));
+            if !writing.await.is_ok_and(|written| written.is_ok()) {
                 return;
             }
             measure.sent(packed.len() as u64, &piece);
@@ -246,15 +275,18 @@ impl Sender<'_> {
 
     async fn publish(&self, batch: &Batch) -> Result<BTreeSet<RelPath>, Failure> {
         let mark = new_mark();
-        let script = publish_script(&self.far.root, batch, &mark);
-        let answer = self.far.sandbox.ask(script, QUESTION_LIMIT).await?;
-        let received = parse_received(&mark, &answer, Publishing::AtOnce);
-        let left = received.map(|received| received.left.into_iter().collect());
-        left.ok_or_else(|| {
-            self.far
-                .failure(Code::RemoteRefused, "renaming did not come to its end")
-                .hint("sync again")
-        })
+        let mut left = BTreeSet::new();
+        for script in publish_scripts(&self.far.root, batch, &mark) {
+            let answer = self.far.sandbox.ask(script, QUESTION_LIMIT).await?;
+            let received = parse_received(&mark, &answer, Publishing::AtOnce);
+            let received = received.ok_or_else(|| {
+                self.far
+                    .failure(Code::RemoteRefused, "renaming did not come to its end")
+                    .hint("sync again")
+            })?;
+            left.extend(received.left);
+        }
+        Ok(left)
     }
 
     fn refused(&self, end: &StreamEnd) -> Failure {
@@ -307,6 +339,12 @@ async fn rename_all(
         .iter()
         .filter(|rename| !unusable.contains(&rename.from));
     let wanted: Vec<Rename> = wanted.cloned().collect();
+    for directory in &batch.directories {
+        if let Some(path) = remote_path(far, &directory.path) {
+            // One that is there is what is wanted; one that cannot be made has nothing in it that gets its name.
+            let _ = files.mkdir(&path, Attributes::permissions(0o755)).await;
+        }
+    }
     let renames = futures::stream::iter(wanted).map(|rename| rename_one(files, far, rename));
     let mut renames = renames.buffered(RENAMES);
     let mut left = BTreeSet::new();
@@ -339,13 +377,10 @@ async fn rename_one(
 
 /// Removes the folders that are empty now, the inner ones first.
 async fn remove_folders(files: &FileConversation, far: &Far<'_>, batch: &Batch) {
-    let seal = batch
-        .folders
-        .first()
-        .and_then(|folder| folder.join(SEAL).ok());
-    if let Some(path) = seal.and_then(|seal| remote_path(far, &seal)) {
-        let _ = files.remove(&path).await;
-    }
+    tokio::join!(
+        remove_seal(files, far, batch, SEAL),
+        remove_seal(files, far, batch, UNSEALED)
+    );
     let inner = batch.inner_folders.iter().rev().chain(&batch.folders);
     let inner = inner.filter_map(|folder| remote_path(far, folder));
     let inner: Vec<RemotePath> = inner.collect();
@@ -353,4 +388,14 @@ async fn remove_folders(files: &FileConversation, far: &Far<'_>, batch: &Batch) 
         let _ = files.rmdir(&path).await;
     });
     removing.buffered(RENAMES).collect::<Vec<()>>().await;
+}
+
+async fn remove_seal(files: &FileConversation, far: &Far<'_>, batch: &Batch, name: &[u8]) {
+    let seal = batch
+        .folders
+        .first()
+        .and_then(|folder| folder.join(name).ok());
+    if let Some(path) = seal.and_then(|seal| remote_path(far, &seal)) {
+        let _ = files.remove(&path).await;
+    }
 }

@@ -16,11 +16,11 @@ use remote_sandbox_core::sync::{Entry, EntryList, Filter, RelPath};
 
 use sha2::{Digest, Sha256};
 
+use super::dirlinks::look_behind;
 use super::far::Far;
 use super::far_scan::{FarTree, scan};
 use super::gitignores;
 use super::local_side::{LocalSide, look_here};
-use super::lock::TargetLock;
 use super::pairs::{Pair, Recalled};
 use super::refusals::{
     file_here, file_there, local_failure, missing_here, missing_there, unreadable_here,
@@ -60,6 +60,8 @@ pub(super) struct Sides {
     pub(super) far_home: Vec<u8>,
     pub(super) far_device: Option<u64>,
     pub(super) far_mounts: Vec<RelPath>,
+    /// Links there that were looked behind.
+    pub(super) far_links: Vec<RelPath>,
     /// What earlier syncs there left unfinished.
     pub(super) far_leftovers: Vec<Entry>,
     /// The same of this machine.
@@ -70,7 +72,7 @@ pub(super) struct Sides {
     pub(super) lone: Option<Lone>,
     pub(super) problems: Vec<(String, String)>,
     pub(super) problem_count: u64,
-    state: PathBuf,
+    pub(super) state: PathBuf,
 }
 
 /// The names of a single file.
@@ -121,7 +123,10 @@ impl Sides {
         };
         let there = scan(setting.sandbox.as_ref(), &scan_request, &spool);
         let (here, there) = tokio::try_join!(here, there)?;
-        let sides = Sides::of_trees(setting, request, &local, &remote, here, there)?;
+        let mut sides = Sides::of_trees(setting, request, &local, &remote, here, there)?;
+        if request.way == Way::Up && request.keep_dirlinks {
+            look_behind(&mut sides).await?;
+        }
         sides.with_far_gitignores().await
     }
 
@@ -270,6 +275,7 @@ impl Sides {
             far_home: Vec::new(),
             far_device: None,
             far_mounts: Vec::new(),
+            far_links: Vec::new(),
             far_leftovers: Vec::new(),
             local_leftovers: Vec::new(),
             far_exists: false,
@@ -411,17 +417,6 @@ impl Sides {
         }
         Ok(RunToken::from_uuid_bytes(bytes))
     }
-
-    /// Takes the lock of the target, so that nobody else syncs to it.
-    pub(super) fn lock(&self) -> Result<TargetLock, Failure> {
-        match self.request.way {
-            Way::Up => TargetLock::take(&self.state, &self.request.sandbox, &self.far_location()),
-            Way::Down => {
-                let here = self.local_root.as_path().as_os_str().as_encoded_bytes();
-                TargetLock::take(&self.state, "", here)
-            }
-        }
-    }
 }
 
 /// Sets a flag when it goes.
@@ -474,7 +469,7 @@ fn none() -> Listing {
     Listing::default()
 }
 
-fn far_path(sandbox: &dyn Sandbox, written: &str) -> Result<HostPath, Failure> {
+pub(super) fn far_path(sandbox: &dyn Sandbox, written: &str) -> Result<HostPath, Failure> {
     let workdir = sandbox.surroundings().workdir.as_deref();
     HostPath::parse_from(workdir, written.as_bytes()).map_err(|error| {
         Failure::new(Code::InvalidParams, error.to_string())

@@ -34,6 +34,8 @@ const MOST_TRIES: u32 = 2;
 pub(super) struct Uploaded {
     pub(super) outcome: Outcome,
     pub(super) changes: Changes,
+    /// Where the files of this machine are read.
+    pub(super) source: Source,
 }
 
 /// Makes the tree in the sandbox like the one here.
@@ -53,7 +55,7 @@ pub(super) async fn upload(
         lone: sides.lone.as_ref().map(|lone| lone.here.clone()),
         follow: sides.request.follow_links.then_some(roots),
     };
-    let compared = Compared::of(sides, Some(&source), progress).await?;
+    let mut compared = Compared::of(sides, Some(&source), progress).await?;
     let gauge = Gauge::default();
     let mut upload = Upload {
         sides,
@@ -64,12 +66,16 @@ pub(super) async fn upload(
             gauge: &gauge,
         },
         progress,
+        large_gauge: Gauge::default(),
         cancel,
         token: sides.token()?,
         outcome: Outcome::default(),
-        changes: Changes::default(),
+        changes: Changes {
+            compared: std::mem::take(&mut compared.digests),
+            ..Changes::default()
+        },
         large: Vec::new(),
-        deletes: Vec::new(),
+        has_deletes: false,
         modes: BTreeMap::new(),
         times: compared.times.clone(),
         again: Vec::new(),
@@ -85,19 +91,21 @@ pub(super) async fn upload(
     );
     upload.send_all(&compared, decision, &regions).await?;
     upload.send_large(&regions).await?;
-    upload.finish().await
+    upload.finish(decision).await
 }
 
 struct Upload<'a> {
     sides: &'a Sides,
     sender: Sender<'a>,
     progress: &'a Progress,
+    /// What large files show of the link; archives of many small ones may be slow for other reasons.
+    large_gauge: Gauge,
     cancel: &'a CancellationToken,
     token: RunToken,
     outcome: Outcome,
     changes: Changes,
     large: Vec<(Entry, Option<Entry>)>,
-    deletes: Vec<Entry>,
+    has_deletes: bool,
     /// Permissions to be set, by depth and mode.
     modes: BTreeMap<(usize, u16), Vec<RelPath>>,
     times: Vec<(RelPath, Mtime)>,
@@ -151,9 +159,7 @@ impl Upload<'_> {
                 self.set_later(entry.path.clone(), entry.carried_mode());
             }
             Action::Delete { target } => {
-                if !decision.is_cleared(&target.path) {
-                    self.deletes.push(target);
-                }
+                self.has_deletes |= !decision.is_cleared(&target.path);
             }
             Action::Keep { entry } => {
                 self.outcome.unchanged_files += u64::from(!entry.kind.is_directory());
@@ -346,6 +352,7 @@ impl Upload<'_> {
             old: old.filter(|old| old.kind.is_file()),
             has_python,
             progress: self.progress,
+            gauge: &self.large_gauge,
         };
         let done = upload_large(self.sides.sandbox.as_ref(), job).await?;
         self.outcome.sent_files += 1;
@@ -360,10 +367,10 @@ impl Upload<'_> {
         Ok(())
     }
 
-    async fn finish(mut self) -> Result<Uploaded, Failure> {
-        if !self.deletes.is_empty() {
+    async fn finish(mut self, decision: &Decision) -> Result<Uploaded, Failure> {
+        if self.has_deletes {
             self.progress.enter(Phase::Deleting);
-            let deletes = std::mem::take(&mut self.deletes);
+            let deletes = decision.deletions(self.sides);
             tidy::delete_there(self.sides, deletes, &mut self.outcome).await?;
         }
         let far = &self.sender.far;
@@ -386,6 +393,7 @@ impl Upload<'_> {
         Ok(Uploaded {
             outcome: self.outcome,
             changes: self.changes,
+            source: self.sender.source,
         })
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn own_mark() -> Option<ProcessMark> {
 
 /// The mark of whichever process has a number now; none when none has, or only what is left of one that ended.
 #[cfg(target_os = "linux")]
-pub(super) fn mark_of(pid: u32) -> Option<ProcessMark> {
+pub(crate) fn mark_of(pid: u32) -> Option<ProcessMark> {
     let read = |path: &str| {
         let content = fsio::read_bounded(std::path::Path::new(path), LONGEST);
         content.ok().flatten()
@@ -49,7 +49,7 @@ pub(super) fn parse_start(stat: &str) -> Option<u64> {
 
 /// The mark of whichever process has a number now; none when none has, or only what is left of one that ended.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn mark_of(pid: u32) -> Option<ProcessMark> {
+pub(crate) fn mark_of(pid: u32) -> Option<ProcessMark> {
     use sha2::Digest;
     let number = pid.to_string();
     let words = proc::list_processes(&["-o", "stat=,lstart=", "-p", &number]);
@@ -74,7 +74,7 @@ pub(crate) fn is_alive(mark: &ProcessMark) -> bool {
 
 /// Signals the very process that was marked; false when it is gone.
 #[cfg(target_os = "linux")]
-pub(super) fn signal(mark: &ProcessMark, signal: Signal) -> bool {
+pub(crate) fn signal(mark: &ProcessMark, signal: Signal) -> bool {
     let Some(pid) = raw(mark) else {
         return false;
     };
@@ -90,7 +90,7 @@ pub(super) fn signal(mark: &ProcessMark, signal: Signal) -> bool {
 
 /// Signals the very process that was marked; false when it is gone.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn signal(mark: &ProcessMark, signal: Signal) -> bool {
+pub(crate) fn signal(mark: &ProcessMark, signal: Signal) -> bool {
     let Some(pid) = raw(mark) else {
         return false;
     };

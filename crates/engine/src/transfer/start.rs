@@ -50,12 +50,10 @@ impl Transfers {
     /// Starts a transfer, or finds the same one under way.
     pub(crate) async fn start(
         &self,
-        mut request: SyncRequest,
+        request: SyncRequest,
         principal: &str,
     ) -> Result<Started, Failure> {
-        request.local_path = self.written_absolutely(&request.local_path);
-        let file = request.exclude_file.take();
-        request.exclude_file = file.map(|file| self.written_absolutely(&file));
+        let request = self.for_another_process(request);
         self.forget_old().await;
         for _ in 0..MOST_ATTEMPTS {
             let new = self.row_of(&request, principal)?;
@@ -70,6 +68,30 @@ impl Transfers {
         }
         let text = "the same transfer is started and lost again and again";
         Err(Failure::new(Code::Busy, text).retry())
+    }
+
+    /// The same transfer, where one is under way; busy when one with other options is.
+    pub(crate) async fn under_way(
+        &self,
+        request: &SyncRequest,
+        principal: &str,
+    ) -> Result<Option<Started>, Failure> {
+        let request = self.for_another_process(request.clone());
+        let new = self.row_of(&request, principal)?;
+        let row = self.store.open_transfer(principal, &new.pair_key).await?;
+        match row.filter(|row| !is_stale(row)) {
+            None => Ok(None),
+            Some(row) if !is_same_request(&row, &request) => Err(other_request(&row)),
+            Some(row) => Ok(Some(Started::of(&row, row.worker.as_ref(), true))),
+        }
+    }
+
+    /// A request as a process understands it that was started elsewhere.
+    fn for_another_process(&self, mut request: SyncRequest) -> SyncRequest {
+        request.local_path = self.written_absolutely(&request.local_path);
+        let file = request.exclude_file.take();
+        request.exclude_file = file.map(|file| self.written_absolutely(&file));
+        request
     }
 
     /// A local path as a process finds it that was started elsewhere; `~` means the same everywhere.

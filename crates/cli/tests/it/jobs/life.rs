@@ -99,6 +99,11 @@ async fn weakness_18_stopping_ends_the_whole_tree_and_says_what_it_ended() {
 #[case::plan(json!({"resume_plan_json": "[1]"}), "invalid_params", "resume_plan_json")]
 #[case::resume(json!({"auto_resume": true}), "invalid_params", "resume_command")]
 #[case::webhook(json!({"webhook_url": "nonsense"}), "invalid_params", "webhook_url")]
+#[case::webhook_host(json!({"webhook_url": "https://hooks.example.org/x"}), "policy_denied", "hooks.example.org")]
+#[case::metadata_address(json!({"webhook_url": "http://169.254.169.254/"}), "policy_denied", "169.254.169.254")]
+#[case::event_command(json!({"event_command": "true"}), "policy_denied", "event_command")]
+#[case::codex_command(json!({"codex_wakeup": true, "codex_command": "true"}), "policy_denied", "codex_command")]
+#[case::claude_command(json!({"claude_wakeup": true, "claude_command": "true"}), "policy_denied", "claude_command")]
 #[case::gpus(json!({"gpus": 1}), "busy", "GPU")]
 #[case::gpu_words(json!({"gpus": "many"}), "invalid_params", "gpus")]
 #[tokio::test]
@@ -122,6 +127,34 @@ async fn weakness_11_start_that_cannot_work_fails_and_leaves_nothing(
     assert!(!home.join(".remote-sandbox-mcp").exists());
     assert!(!home.join(".codex_logs").exists());
     assert!(!marker.exists());
+}
+
+#[tokio::test]
+async fn event_command_and_webhook_are_allowed_when_the_configuration_lists_them() {
+    let host = Host::start();
+    let config = host.sshd.dir().join("own.toml");
+    let text =
+        "[watchdog]\nevent_commands = [\"logger job\"]\nwebhook_hosts = [\"hooks.example.org\"]\n";
+    std::fs::write(&config, text).unwrap();
+    let server = builder(&[entry("box", &host.sshd)]);
+    let client = ready(server.arg("--config").arg(&config).start()).await;
+    let listed = json!({
+        "event_command": "logger job",
+        "webhook_url": "https://hooks.example.org/x",
+        "codex_wakeup": true,
+        "claude_wakeup": true,
+        "ensure_watchdog": false,
+    });
+    let job = started(&client, "true", listed).await;
+    end_of(&client, &job["task_id"]).await;
+    let reply = start(&client, "true", json!({"event_command": "logger other"})).await;
+    assert_eq!(reply.json["code"], "policy_denied", "{}", reply.text);
+    let hint = reply.json["hint"].as_str().unwrap();
+    let wanted = "[watchdog]";
+    assert!(
+        hint.contains(wanted) && hint.contains("event_commands = [\"logger other\"]"),
+        "{hint}"
+    );
 }
 
 #[tokio::test]

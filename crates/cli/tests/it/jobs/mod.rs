@@ -5,6 +5,9 @@ mod commands;
 mod faults;
 mod life;
 mod local;
+mod watch_commands;
+mod watch_logins;
+mod watches;
 
 pub(crate) use faults::slow_tmux;
 

@@ -55,6 +55,7 @@ async fn two_hundred_files_are_synced_in_the_call_and_one_more_in_the_background
     let started = stage.call(way, json!({})).await.json;
     assert_eq!(started["mode"], "background", "{started}");
     assert_eq!(started["auto_switched"], true, "{started}");
+    assert_eq!(started["was_running"], false, "{started}");
     assert_eq!(started["sandbox"], "box", "{started}");
     let log = started["log_file"].as_str().unwrap();
     assert!(log.starts_with(stage.home().to_str().unwrap()), "{log}");
@@ -234,6 +235,8 @@ async fn f66_second_call_for_the_same_pair_finds_the_first(#[case] way: Way) {
     let (task, pid) = start(&stage, way).await;
     wait_for_bytes(&stage, task).await;
     assert_eq!(start(&stage, way).await, (task, pid));
+    let again = stage.call(way, json!({})).await;
+    assert_eq!(again.json["was_running"], true, "{}", again.text);
     let end = stage.wait(task).await;
     assert_eq!(end["status"], "completed", "{end}");
     stage.assert_same();
@@ -264,6 +267,70 @@ async fn f66_another_sync_to_the_same_target_is_refused_while_one_works(#[case] 
     stage.assert_same();
     let third = stage.call(way, json!({})).await;
     assert!(!third.is_error, "{}", third.text);
+}
+
+#[rstest]
+#[case::up(Way::Up)]
+#[case::down(Way::Down)]
+#[tokio::test(flavor = "multi_thread")]
+async fn f66_sync_of_the_same_pair_the_other_way_is_refused_before_it_looks(#[case] way: Way) {
+    let stage = Stage::with_large_calls().await;
+    stage.write(way, "large", Random::new(6).bytes(9_000_000));
+    stage.proxy.trickle(Some(3_000_000));
+    let first = stage.begin(way, json!({})).await;
+    assert!(wait_until(LIMIT, || !unfinished(stage.target(way)).is_empty()).await);
+    let back = match way {
+        Way::Up => Way::Down,
+        Way::Down => Way::Up,
+    };
+    // What it would have done is shown all the same.
+    let plan = stage.call(back, json!({"dry_run": true})).await;
+    assert!(!plan.is_error, "{}", plan.text);
+    let began = Instant::now();
+    let second = stage.call(back, json!({})).await;
+    assert_eq!(second.json["code"], "busy", "{}", second.text);
+    assert_eq!(second.json["retry"], true, "{}", second.text);
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        began.elapsed()
+    );
+    // Written otherwise it is the same pair.
+    let there = json!({"remote_path": stage.there});
+    let third = stage.call(back, there).await;
+    assert_eq!(third.json["code"], "busy", "{}", third.text);
+    let done = stage.client.wait_tool_reply(first, LIMIT).await.unwrap();
+    assert!(!done.is_error, "{}", done.text);
+    stage.assert_same();
+    let fourth = stage.call(back, json!({})).await;
+    assert!(!fourth.is_error, "{}", fourth.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f64_host_removes_what_came_of_an_upload_that_was_cancelled_or_killed() {
+    let stage = slow().await;
+    stage.proxy.trickle(Some(400_000));
+    for number in 0..60 {
+        let bytes = Random::new(number).bytes(100_000);
+        stage.write(Way::Up, &format!("d/f{number}"), bytes);
+    }
+    for is_killed in [false, true] {
+        let (task, pid) = start(&stage, Way::Up).await;
+        wait_for_bytes(&stage, task).await;
+        assert!(wait_until(LIMIT, || !unfinished(&stage.there).is_empty()).await);
+        if is_killed {
+            process::kill_and_wait(&[pid]);
+        } else {
+            let tool = "cancel_file_transfer_task";
+            let cancelled = stage.client.call_tool(tool, json!({"task_id": task})).await;
+            assert_eq!(cancelled.json["status"], "cancelled", "{}", cancelled.text);
+            assert!(wait_until(LIMIT, || !process::is_alive(pid)).await);
+        }
+        // Nobody asks it to, but what is still under way has to come through the slow link first.
+        let is_clean = || unfinished(&stage.there).is_empty();
+        assert!(wait_until(Duration::from_secs(30), is_clean).await);
+        assert!(contents(&stage.there).is_empty());
+    }
 }
 
 #[rstest]

@@ -163,3 +163,42 @@ async fn f62_files_that_vanish_meanwhile_are_told_and_the_rest_arrives(#[case] w
         assert!(reply.json["revision"].is_null(), "{}", reply.text);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f62_old_file_that_changes_while_it_is_read_never_stands_torn() {
+    use std::os::unix::fs::FileExt as _;
+    let size = 8_000_000;
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    for (round, byte) in (0..3).zip(b'a'..) {
+        let stage = Stage::with_large_calls().await;
+        let path = stage.source(Way::Down).join("d/data");
+        stage.write(Way::Down, "d/data", vec![byte; size]);
+        stage.write(Way::Down, "calm", "1");
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_modified(old).unwrap();
+        stage.proxy.trickle(Some(4_000_000));
+        let before = stage.proxy.bytes(Direction::ToClient);
+        let call = stage.begin(Way::Down, json!({})).await;
+        let moves = || stage.proxy.bytes(Direction::ToClient) > before + 100_000 * (1 + round);
+        assert!(wait_until(LIMIT, moves).await);
+        file.write_all_at(&vec![b'!'; size], 0).unwrap();
+        stage.proxy.trickle(None);
+        let reply = stage.client.wait_tool_reply(call, LIMIT).await.unwrap();
+        assert!(!reply.is_error, "{}", reply.text);
+        let now = contents(stage.target(Way::Down));
+        assert_eq!(now[std::path::Path::new("calm")], b"1");
+        match now.get(std::path::Path::new("d/data")) {
+            Some(content) => {
+                let is_one = content.iter().all(|other| Some(other) == content.first());
+                assert!(is_one, "the file stands torn");
+            }
+            None => assert!(
+                problems(&reply.json).contains_key("d/data"),
+                "{}",
+                reply.text
+            ),
+        }
+        stage.sync(Way::Down, json!({})).await;
+        stage.assert_same();
+    }
+}

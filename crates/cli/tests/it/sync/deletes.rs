@@ -123,3 +123,38 @@ async fn deleting_for_a_single_file_is_refused() {
     let refused = pair.up_refused(more).await;
     assert_eq!(refused["code"], "invalid_params");
 }
+
+#[rstest]
+#[case::ssh(Kind::Ssh)]
+#[case::local(Kind::Local)]
+#[tokio::test]
+async fn thousands_of_extras_go_with_their_directories(
+    #[case] kind: Kind,
+    #[values(true, false)] is_up: bool,
+) {
+    let pair = Pair::new(kind).await;
+    let (source, target) = match is_up {
+        true => (&pair.here, &pair.there),
+        false => (&pair.there, &pair.here),
+    };
+    crate::files::write(&source.join("a"), "1");
+    crate::files::write(&target.join("a"), "1");
+    for folder in 0..60 {
+        fs::create_dir_all(target.join(format!("d/{folder}"))).unwrap();
+        for file in 0..100 {
+            fs::write(target.join(format!("d/{folder}/{file}")), "").unwrap();
+        }
+    }
+    let more = json!({"delete_extras": true, "confirm_delete": 6061, "overwrite": true});
+    let done = match is_up {
+        true => {
+            let more = json!({"delete_extras": true, "confirm_delete": 6061});
+            pair.up(more).await
+        }
+        false => pair.down(more).await,
+    };
+    let deleted = (&done["deleted_files"], &done["deleted_dirs"]);
+    assert_eq!(deleted, (&json!(6000), &json!(61)), "{done}");
+    assert_eq!(done["problem_count"], 0, "{done}");
+    assert_eq!(snapshot(target).len(), 1);
+}

@@ -1,11 +1,13 @@
 //! Syncs in both directions, on every kind of sandbox.
 
 mod background;
+mod bare;
 mod changing;
 mod choice;
 mod commands;
 mod cuts;
 mod deletes;
+mod dirlinks;
 mod down;
 mod hostile;
 mod links;
@@ -13,6 +15,7 @@ mod mounts;
 mod obstacles;
 mod random;
 mod refusals;
+mod revisions;
 mod slow;
 mod stage;
 mod trees;

@@ -302,3 +302,34 @@ async fn remote_directory_link_is_kept_and_reported_or_followed_on_request() {
     assert!(pair.there.join("data").is_symlink());
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
 }
+
+#[tokio::test]
+async fn files_in_a_thousand_folders_arrive_where_there_is_no_file_protocol() {
+    let pair = Pair::new(Kind::Local).await;
+    let long = "a folder with a long name ".repeat(6);
+    for round in ["1", "22"] {
+        for number in 0..1000 {
+            pair.write(&format!("{long}{number}/a"), round);
+        }
+        let done = pair.up(json!({})).await;
+        if done["mode"] == "background" {
+            let task = json!({"task_id": done["task_id"]});
+            let end = std::time::Instant::now() + std::time::Duration::from_secs(90);
+            loop {
+                let tool = "check_file_transfer_task";
+                let now = pair.ground.call(tool, task.clone()).await;
+                if now.json["status"] == "completed" {
+                    assert_eq!(now.json["result"]["problem_count"], 0, "{}", now.text);
+                    break;
+                }
+                assert!(
+                    now.json["status"] != "failed" && std::time::Instant::now() < end,
+                    "{}",
+                    now.text
+                );
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        }
+        pair.assert_same();
+    }
+}

@@ -410,6 +410,8 @@ where
         if source.kind.is_directory() {
             let mut frame = Frame::of_source(source.path.clone());
             frame.obstacle = obstacle;
+            // What a link leads to is somebody else's: files go there, but nothing there is superfluous.
+            frame.is_shielded = matches!(target.kind, Kind::Link { .. });
             self.open(frame);
         }
         if let Some(obstacle) = obstacle {

@@ -457,3 +457,37 @@ fn scan_out_of_order_is_an_error_that_ends_the_plan(#[case] entries: Vec<Entry>)
     );
     assert_eq!(planner.next(), None);
 }
+
+#[test]
+fn what_lies_behind_a_directory_link_is_compared_and_never_deleted() {
+    let options = PlanOptions {
+        keep_dirlinks: true,
+        ..MIRROR
+    };
+    let source = [
+        directory("x"),
+        file("x/a", 1, 0),
+        file("x/b", 2, 0),
+        directory("x/d"),
+    ];
+    let target = [
+        file("w", 1, 0),
+        link("x", "y", LinkEnd::Directory),
+        file("x/a", 1, 0),
+        file("x/b", 1, 0),
+        directory("x/d"),
+        file("x/d/extra", 1, 0),
+        directory("x/e"),
+        file("x/e/extra", 1, 0),
+    ];
+    assert_eq!(
+        plan(options, &source, &target),
+        [
+            "delete w",
+            "keep x",
+            "keep x/a",
+            "send x/b Size over file",
+            "keep x/d",
+        ]
+    );
+}

@@ -11,8 +11,12 @@
 //! while `sort` on the host would hold back the first record until the last one is known. A tree that does not fit into
 //! the list is scanned again with [`SortedBy::Host`]: `sort` there spills to disk, and the stream is used as it comes.
 //! So memory is bounded for every tree, and the small ones, which are nearly all, do not pay for it.
+//!
+//! **No program.** Where a host has none of them, its shell still says what and where the root is, and the entries are made
+//! of what the file protocol lists.
 
 mod host_path;
+mod listed;
 mod probe;
 mod read;
 mod record;
@@ -20,13 +24,18 @@ mod script;
 
 pub(crate) use host_path::assignment;
 pub use host_path::{HostPath, HostPathError};
+pub use listed::{is_passed_over, listed_entry};
 pub use probe::{Scanners, parse_scanners, scanners_script};
 pub use read::{Found, RootKind, ScanError, ScanProblem, ScanReader, ScanSummary};
+pub(super) use record::time;
 pub use script::{ScanDepth, ScanRequest, Scanner, SortedBy, scan_script};
 
 #[cfg(test)]
 mod testing;
 
+#[cfg(test)]
+#[path = "listed_tests.rs"]
+mod listed_tests;
 #[cfg(test)]
 #[path = "read_tests.rs"]
 mod read_tests;

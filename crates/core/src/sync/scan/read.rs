@@ -138,6 +138,21 @@ pub struct ScanSummary {
     pub temporaries: Vec<Entry>,
 }
 
+impl ScanSummary {
+    /// Counts what was listed over the file protocol; gives back what is not ours.
+    pub fn count(&mut self, found: Found) -> Option<Found> {
+        let found = match found {
+            Found::Entry(entry) => unless_temporary(entry, &mut self.temporaries)?,
+            problem @ Found::Problem(_) => problem,
+        };
+        match found {
+            Found::Entry(_) => self.entries += 1,
+            Found::Problem(_) => self.problems += 1,
+        }
+        Some(found)
+    }
+}
+
 /// Reads the output of [`scan_script`](super::scan_script), in pieces of any size.
 #[derive(Debug)]
 pub struct ScanReader {
@@ -164,7 +179,7 @@ impl ScanReader {
             begin: format!("RSMCP:{mark}:scan\n").into_bytes(),
             end: match scanner {
                 Scanner::FindStat => format!("//{mark}\n").into_bytes(),
-                Scanner::Find | Scanner::Python | Scanner::Perl => vec![0],
+                Scanner::Find | Scanner::Python | Scanner::Perl | Scanner::Files => vec![0],
             },
             has_begun: false,
             is_complete: false,
@@ -258,13 +273,7 @@ impl ScanReader {
             return self.word(word).map(Found::Problem);
         }
         match record::parse(record) {
-            Ok(entry) if entry.path.components().any(is_temporary) => {
-                if is_temporary(entry.path.name()) && self.temporaries.len() < MOST_TEMPORARIES {
-                    self.temporaries.push(entry);
-                }
-                None
-            }
-            Ok(entry) => Some(Found::Entry(entry)),
+            Ok(entry) => unless_temporary(entry, &mut self.temporaries),
             Err(RecordFault::Path(error)) => Some(Found::Problem(ScanProblem::Path(error))),
             Err(RecordFault::Garbled) => Some(Found::Problem(garbled(record))),
         }
@@ -315,6 +324,17 @@ impl ScanReader {
         }
         None
     }
+}
+
+/// Keeps apart what is ours and still being written, or lies in such a directory.
+fn unless_temporary(entry: Entry, temporaries: &mut Vec<Entry>) -> Option<Found> {
+    if !entry.path.components().any(is_temporary) {
+        return Some(Found::Entry(entry));
+    }
+    if is_temporary(entry.path.name()) && temporaries.len() < MOST_TEMPORARIES {
+        temporaries.push(entry);
+    }
+    None
 }
 
 fn root_kind(value: &[u8]) -> RootKind {

@@ -92,7 +92,7 @@ fn kind(letter: &str, end: &str, target: &[u8]) -> Option<Kind> {
 }
 
 /// Seconds with up to ten digits after the point; nine of them count.
-fn time(text: &str) -> Option<Mtime> {
+pub(in crate::sync) fn time(text: &str) -> Option<Mtime> {
     let Some((seconds, fraction)) = text.split_once('.') else {
         return Some(Mtime::whole(text.parse().ok()?));
     };

@@ -22,6 +22,8 @@ pub enum Scanner {
     Perl,
     /// Any `find`, and `stat -c`, as busybox has them.
     FindStat,
+    /// No program at all: the script only says what and where the root is, and the tree is listed over the file protocol.
+    Files,
 }
 
 /// Who brings the records into their order.
@@ -78,7 +80,7 @@ impl Scanner {
         match self {
             Scanner::Python | Scanner::Perl => true,
             Scanner::Find => sorted_by == SortedBy::Host,
-            Scanner::FindStat => false,
+            Scanner::FindStat | Scanner::Files => false,
         }
     }
 }
@@ -90,7 +92,7 @@ pub fn scan_script(request: &ScanRequest<'_>, mark: &RunToken) -> String {
     let end = match request.scanner {
         // The mark is part of a format, but it is made of hexadecimal digits.
         Scanner::FindStat => format!("//{mark}\\n"),
-        Scanner::Find | Scanner::Python | Scanner::Perl => "\\0".to_owned(),
+        Scanner::Find | Scanner::Python | Scanner::Perl | Scanner::Files => "\\0".to_owned(),
     };
     let _ = writeln!(script, "say() {{ printf '//%s %s{end}' \"$1\" \"$2\"; }}");
     script.push_str(&assignment("root", request.root.as_bytes()));
@@ -115,6 +117,7 @@ fn listing(request: &ScanRequest<'_>, mark: &RunToken, extent: Extent) -> String
         Scanner::Python => walker("python3 -S -c", PYTHON, request, extent),
         Scanner::Perl => walker("perl -e", PERL, request, extent),
         Scanner::FindStat => find_stat(request, mark, extent),
+        Scanner::Files => ":\n".to_owned(),
     }
 }
 

@@ -160,8 +160,7 @@ impl Fetching<'_> {
     }
 
     fn path(&self, path: &RelPath) -> Result<RemotePath, PathError> {
-        let slash: &[u8] = if self.root.ends_with(b"/") { b"" } else { b"/" };
-        RemotePath::new([self.root, slash, path.as_bytes()].concat())
+        remote_path(self.root, path)
     }
 
     async fn link(&self, number: usize, planned: &Planned) -> Result<(), Stop> {
@@ -218,7 +217,13 @@ impl Fetching<'_> {
     }
 }
 
-fn modified(about: &Told) -> Option<Mtime> {
+/// The path of a file below the root.
+pub(super) fn remote_path(root: &[u8], path: &RelPath) -> Result<RemotePath, PathError> {
+    let slash: &[u8] = if root.ends_with(b"/") { b"" } else { b"/" };
+    RemotePath::new([root, slash, path.as_bytes()].concat())
+}
+
+pub(super) fn modified(about: &Told) -> Option<Mtime> {
     about
         .times
         .map(|times| Mtime::whole(i64::from(times.modified_s)))
@@ -234,17 +239,13 @@ fn write(
         match steps.blocking_recv() {
             // Nobody wants it any more; with the store every temporary file goes.
             None => return Err(DownError::Writer),
-            Some(Step::End) => {
-                // Whether a file changed was looked at when it was closed.
-                let files = store.settle("")?;
-                tally.add(Moved { bytes: 0, files });
-                return Ok(store);
-            }
+            Some(Step::End) => return Ok(store),
             Some(Step::Begin(number, size_bytes)) => store.begin(number, size_bytes)?,
             Some(Step::Content(number, bytes)) => {
                 store.content(number, &bytes)?;
                 moved.bytes = bytes.len() as u64;
             }
+            // Whether it changed was looked at when all of it had come.
             Some(Step::Finish(number, said)) => {
                 moved.files = u64::from(store.finish(number, said)?);
             }

@@ -1,20 +1,28 @@
 //! Brings files in one archive that the host packs while it comes.
 
+use std::io::BufRead;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
+use flate2::bufread::GzDecoder;
+use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::output::clean_line;
-use remote_sandbox_core::sync::packing::{NO_ROOT, NO_TAR, Packing, listed};
+use remote_sandbox_core::sync::packing::{GZIP_MAGIC, NO_ROOT, NO_TAR, Packing, listed};
+use remote_sandbox_core::sync::receive;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::mpsc;
 
+use super::flow::Flow;
+use super::pieces::{Piece, Pieces};
+use super::recheck::look_again;
 use super::store::Store;
 use super::unpack::{Moved, Taken, Unpacking};
-use super::{DownDone, DownError, DownJob, Planned, Problem};
+use super::{DownDone, DownError, DownJob, MOST_GROWTH, Planned, Problem};
 use crate::sandbox::Sandbox;
 use crate::shell::{ByteStream, StreamEnd};
 use crate::sync::Progress;
+use crate::sync::far::{SILENCE_LIMIT, new_mark};
 
 /// Bytes that are taken from the host at once, and how many such pieces may wait for the disk.
 const CHUNK: usize = 128 * 1024;
@@ -28,13 +36,6 @@ const MOST_PASSES: usize = 32;
 
 /// The most of a program's complaint that is told.
 const MOST_WORDS: usize = 400;
-
-/// What goes to the thread that writes.
-enum Piece {
-    Bytes(Bytes),
-    /// The archive is over, and the program that packed it ended with these complaints.
-    End(String),
-}
 
 /// What has been done since somebody last looked.
 #[derive(Default)]
@@ -73,7 +74,8 @@ pub(super) async fn download(far: &dyn Sandbox, job: &DownJob<'_>) -> Result<Dow
             break;
         }
         let pass = one_archive(far, job, store, &waiting).await?;
-        (store, words) = (pass.store, pass.words);
+        words = pass.words;
+        store = without_doubt(far, job, pass.store).await?;
         if !pass.again {
             break;
         }
@@ -89,38 +91,60 @@ pub(super) async fn download(far: &dyn Sandbox, job: &DownJob<'_>) -> Result<Dow
     Ok(done)
 }
 
+/// Gives what waits for its name its name, or tells that it changed.
+async fn without_doubt(
+    far: &dyn Sandbox,
+    job: &DownJob<'_>,
+    mut store: Store,
+) -> Result<Store, DownError> {
+    let doubtful = store.doubtful();
+    if doubtful.is_empty() {
+        return Ok(store);
+    }
+    let now = look_again(far, job, &doubtful).await?;
+    let settling = tokio::task::spawn_blocking(move || {
+        let files = store.settle(&now)?;
+        Ok((store, files))
+    });
+    let (store, files) = settling.await.map_err(|_| DownError::Writer)??;
+    job.progress.finished(files);
+    Ok(store)
+}
+
 async fn one_archive(
     far: &dyn Sandbox,
     job: &DownJob<'_>,
     store: Store,
     waiting: &[usize],
 ) -> Result<Pass, DownError> {
-    let packing = Packing {
-        root: &job.remote_root,
-        follow_links: job.follow_links,
-    };
-    let script = packing.script();
+    let expected = Expected::of(job, waiting);
+    let script = expected.script(job);
     let opened = far.open(&["sh", "-c", &script]).await;
     let mut stream = opened.map_err(DownError::Sandbox)?;
     let (pieces, taken) = mpsc::channel(WAITING_CHUNKS);
     let tally = Arc::new(Tally::default());
     let writing = {
-        let (tally, files) = (tally.clone(), waiting.len());
-        tokio::task::spawn_blocking(move || write(store, taken, files, &tally))
+        let tally = tally.clone();
+        tokio::task::spawn_blocking(move || write(store, taken, &expected, &tally))
     };
-    let is_whole = {
+    let flow = Flow::new(job.gauge);
+    let pumped = {
         let tell = || tally.tell(job.progress);
-        let feeding = feed(&mut stream.input, &job.files, waiting);
-        let pumping = pump(&mut stream.output, &pieces, tell);
+        let feeding = feed(&mut stream.input, &job.files, waiting, Some(&flow));
+        let pumping = pump(&mut stream.output, &pieces, &flow, tell);
         tokio::pin!(feeding, pumping);
         // The program may end without taking the whole list, and the writer may have had enough.
         tokio::select! {
-            is_whole = &mut pumping => is_whole,
+            pumped = &mut pumping => pumped,
             () = &mut feeding => pumping.await,
         }
     };
-    let end = if is_whole {
-        let end = match ended(stream).await {
+    let end = if !matches!(pumped, Ok(false)) {
+        let ended = match pumped {
+            Ok(_) => ended(stream).await,
+            Err(error) => Err(error),
+        };
+        let end = match ended {
             Ok(end) => end,
             Err(error) => {
                 // Nobody writes any more when the caller hears of it, so that the next sync meets no files in motion.
@@ -130,7 +154,7 @@ async fn one_archive(
                 return Err(error);
             }
         };
-        let _ = pieces.send(Piece::End(complaints(&end))).await;
+        let _ = pieces.send(Piece::End).await;
         Some(end)
     } else {
         drop(stream);
@@ -143,7 +167,7 @@ async fn one_archive(
     match written {
         Ok((store, again)) => Ok(Pass {
             store,
-            again,
+            again: again || flow.is_stopped(),
             words,
         }),
         Err(DownError::Archive { source, .. }) => Err(DownError::Archive { words, source }),
@@ -171,17 +195,29 @@ async fn ended(stream: ByteStream) -> Result<StreamEnd, DownError> {
 }
 
 /// Sends the list of names. A program that ended takes no more of it, which its end will explain.
-async fn feed(input: &mut DuplexStream, files: &[Planned], waiting: &[usize]) {
+pub(super) async fn feed(
+    input: &mut DuplexStream,
+    files: &[Planned],
+    waiting: &[usize],
+    flow: Option<&Flow<'_>>,
+) {
     let mut list = Vec::with_capacity(LIST_CHUNK);
     for planned in waiting.iter().filter_map(|number| files.get(*number)) {
-        list.extend(listed(&planned.entry.path));
-        list.push(0);
-        if list.len() >= LIST_CHUNK {
+        let is_held = flow.is_some_and(Flow::is_ahead);
+        if list.len() >= LIST_CHUNK || is_held {
             if input.write_all(&list).await.is_err() {
                 return;
             }
             list.clear();
         }
+        if let Some(flow) = flow {
+            if is_held && !flow.may_go_on().await {
+                break;
+            }
+            flow.asked(planned.entry.size_bytes);
+        }
+        list.extend(listed(&planned.entry.path));
+        list.push(0);
     }
     if input.write_all(&list).await.is_ok() {
         let _ = input.shutdown().await;
@@ -189,14 +225,21 @@ async fn feed(input: &mut DuplexStream, files: &[Planned], waiting: &[usize]) {
 }
 
 /// Passes the archive on to the writer; whether it came to its end.
-async fn pump(output: &mut DuplexStream, pieces: &mpsc::Sender<Piece>, tell: impl Fn()) -> bool {
+async fn pump(
+    output: &mut DuplexStream,
+    pieces: &mpsc::Sender<Piece>,
+    flow: &Flow<'_>,
+    tell: impl Fn(),
+) -> Result<bool, DownError> {
     loop {
         let mut chunk = BytesMut::with_capacity(CHUNK);
-        match output.read_buf(&mut chunk).await {
-            Ok(0) | Err(_) => return true,
+        let reading = tokio::time::timeout(SILENCE_LIMIT, output.read_buf(&mut chunk));
+        match reading.await.map_err(|_| DownError::Late)? {
+            Ok(0) | Err(_) => return Ok(true),
             Ok(_) => {
+                flow.came(&chunk);
                 if pieces.send(Piece::Bytes(chunk.freeze())).await.is_err() {
-                    return false;
+                    return Ok(false);
                 }
                 tell();
             }
@@ -204,32 +247,105 @@ async fn pump(output: &mut DuplexStream, pieces: &mpsc::Sender<Piece>, tell: imp
     }
 }
 
+/// What an archive may hold.
+struct Expected {
+    files: usize,
+    /// Whether it may be packed.
+    gzip: bool,
+    /// Bytes of files together.
+    bytes: u64,
+    /// What its remarks are known by.
+    mark: RunToken,
+}
+
+impl Expected {
+    fn of(job: &DownJob<'_>, waiting: &[usize]) -> Self {
+        let sizes = waiting.iter().filter_map(|number| job.files.get(*number));
+        let sizes = sizes.map(|planned| planned.entry.size_bytes);
+        Expected {
+            files: waiting.len(),
+            gzip: job.gauge.packing() == receive::Packing::Gzip,
+            bytes: sizes.fold(MOST_GROWTH, u64::saturating_add),
+            mark: new_mark(),
+        }
+    }
+
+    /// The script that makes it.
+    fn script(&self, job: &DownJob<'_>) -> String {
+        let packing = Packing {
+            root: &job.remote_root,
+            follow_links: job.follow_links,
+            mark: &self.mark,
+            as_named: job.gauge.is_slow().is_none(),
+            gzip: self.gzip,
+        };
+        packing.script()
+    }
+}
+
 /// Writes what comes until the archive ends; whether to ask once more for what is missing.
 fn write(
     mut store: Store,
-    mut pieces: mpsc::Receiver<Piece>,
-    files: usize,
+    pieces: mpsc::Receiver<Piece>,
+    expected: &Expected,
     tally: &Tally,
 ) -> Result<(Store, bool), DownError> {
-    let mut unpacking = Unpacking::new(files);
-    loop {
-        match pieces.blocking_recv() {
-            // Nobody wants it any more; with the store every temporary file goes.
-            None => return Err(DownError::Writer),
-            Some(Piece::Bytes(bytes)) => {
-                let taken = unpacking.take(&bytes, &mut store)?;
-                tally.add(std::mem::take(&mut unpacking.moved));
-                if matches!(taken, Taken::TooLarge) {
-                    return Ok((store, true));
-                }
-            }
-            Some(Piece::End(complaints)) => {
-                let again = unpacking.again;
-                unpacking.finish()?;
-                let files = store.settle(&complaints)?;
-                tally.add(Moved { bytes: 0, files });
-                return Ok((store, again));
-            }
+    let mut pieces = Pieces::new(pieces);
+    let is_packed = expected.gzip && pieces.begin_with(GZIP_MAGIC);
+    let most_content = match is_packed {
+        true => expected.bytes,
+        false => u64::MAX,
+    };
+    let mut unpacking = Unpacking::new(expected.files, most_content, &expected.mark);
+    let taken = match is_packed {
+        true => {
+            let unpacked = GzDecoder::new(&mut pieces);
+            let mut unpacked = std::io::BufReader::with_capacity(CHUNK, unpacked);
+            take_all(&mut unpacked, &mut unpacking, &mut store, tally)
         }
+        false => take_all(&mut pieces, &mut unpacking, &mut store, tally),
+    };
+    match taken {
+        // Nobody wants it any more; with the store every temporary file goes.
+        Err(DownError::Packed(_)) if pieces.is_lost() => return Err(DownError::Writer),
+        Ok(Taken::TooLarge) => {
+            store.doubt();
+            return Ok((store, true));
+        }
+        Ok(Taken::More) => {}
+        Err(error) => return Err(error),
+    }
+    // Behind what is packed nothing may follow.
+    while let Some(bytes) = pieces.next() {
+        unpacking.put_up_with(bytes.len() as u64)?;
+    }
+    if !pieces.is_over() {
+        return Err(DownError::Writer);
+    }
+    let again = unpacking.again;
+    unpacking.finish()?;
+    store.doubt();
+    Ok((store, again))
+}
+
+/// Takes an archive to its end, or up to something that is too large.
+fn take_all(
+    archive: &mut impl BufRead,
+    unpacking: &mut Unpacking,
+    store: &mut Store,
+    tally: &Tally,
+) -> Result<Taken, DownError> {
+    loop {
+        let bytes = archive.fill_buf().map_err(DownError::Packed)?;
+        if bytes.is_empty() {
+            return Ok(Taken::More);
+        }
+        let taken = unpacking.take(bytes, store)?;
+        tally.add(std::mem::take(&mut unpacking.moved));
+        if matches!(taken, Taken::TooLarge) {
+            return Ok(taken);
+        }
+        let length = bytes.len();
+        archive.consume(length);
     }
 }

@@ -11,13 +11,14 @@ use remote_sandbox_testkit::sshd::Sshd;
 use remote_sandbox_testkit::wait_until;
 use rstest::rstest;
 
-use super::testing::{StandIn, Streams, bring, plan};
+use super::testing::{StandIn, Streams, bring, bring_over, packing, plan};
 use super::{DownError, DownJob, Planned, download};
 use crate::beneath::testing::{Ground, names, path, token};
 use crate::sandbox::Sandbox;
 use crate::ssh::sandbox_on;
 use crate::ssh::sftp::Client;
 use crate::sync::Progress;
+use crate::sync::gauge::Gauge;
 
 /// A tree with everything that has to come as it is.
 fn source() -> Ground {
@@ -65,6 +66,14 @@ fn assert_same(source: &Ground, target: &Ground) {
     assert_ne!(number("a"), number("z"));
 }
 
+/// A link that is known to be slow, or of which nothing is known.
+fn link(is_packed: bool) -> Gauge {
+    match is_packed {
+        true => packing(),
+        false => Gauge::default(),
+    }
+}
+
 /// Folders of programs; none where the host lacks what the case is about.
 fn programs(kind: &str, folder: &Path) -> Option<String> {
     let usual = "/usr/local/bin:/usr/bin:/bin";
@@ -84,7 +93,10 @@ fn programs(kind: &str, folder: &Path) -> Option<String> {
 #[case("usual")]
 #[case("busybox")]
 #[tokio::test(flavor = "multi_thread")]
-async fn tree_comes_as_it_is_in_an_archive(#[case] kind: &str) {
+async fn tree_comes_as_it_is_in_an_archive(
+    #[case] kind: &str,
+    #[values(false, true)] is_packed: bool,
+) {
     let folder = tempfile::tempdir().unwrap();
     let Some(programs) = programs(kind, folder.path()) else {
         return;
@@ -95,7 +107,8 @@ async fn tree_comes_as_it_is_in_an_archive(#[case] kind: &str) {
     let files = plan(&source, &tree);
     let count = files.len() as u64;
     let root = source.real();
-    let done = bring(&far, root.as_os_str().as_bytes(), &tree, files).await;
+    let root = root.as_os_str().as_bytes();
+    let done = bring_over(&far, root, &tree, files, &link(is_packed)).await;
     let done = done.unwrap();
     assert_eq!((done.files, done.problem_count), (count, 0), "{done:?}");
     assert!(done.arrived.iter().all(|arrived| *arrived));
@@ -149,6 +162,7 @@ async fn tree_comes_from_a_real_host_both_ways() {
         tree: other.tree(),
         transfer: token(),
         progress: &progress,
+        gauge: &Gauge::default(),
         files: plan(&source, &other.tree()).into(),
     };
     let done = super::by_sftp::download(&client, &job).await.unwrap();
@@ -194,6 +208,111 @@ async fn what_is_gone_or_something_else_is_told_and_the_rest_comes(#[case] kind:
     assert_eq!(names(&target.real()), ["a", "z"]);
 }
 
+/// A `tar` that packs, and then has one of the files changed as if that had happened while it was read.
+fn restless_tar(folder: &Path, is_busybox: bool, status: u32) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (real, words) = match is_busybox {
+        true => ("/bin/busybox tar", "busybox"),
+        false => ("/bin/tar", "tar (GNU tar) 1.34"),
+    };
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" != --version ] || {{ echo '{words}'; exit 0; }}\n{real} \"$@\"\nprintf more >> ./restless\nexit {status}\n"
+    );
+    std::fs::write(folder.join("tar"), script).unwrap();
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.join("tar"), mode).unwrap();
+    !is_busybox || Path::new("/bin/busybox").exists()
+}
+
+#[rstest]
+#[case::complaining(false, 1)]
+#[case::not_looking(true, 0)]
+#[tokio::test(flavor = "multi_thread")]
+async fn file_that_changed_while_it_was_read_never_gets_its_name(
+    #[case] is_busybox: bool,
+    #[case] status: u32,
+    #[values(false, true)] is_packed: bool,
+) {
+    let folder = tempfile::tempdir().unwrap();
+    if !restless_tar(folder.path(), is_busybox, status) {
+        return;
+    }
+    let source = Ground::with(&["calm", "restless", "twin"]);
+    std::fs::hard_link(source.at("calm"), source.at("twice")).unwrap();
+    let old = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    for name in ["calm", "restless"] {
+        let file = std::fs::File::open(source.at(name)).unwrap();
+        file.set_modified(old).unwrap();
+    }
+    let target = Ground::new();
+    let tree = target.tree();
+    let files = plan(&source, &tree);
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", folder.path().display());
+    let far = StandIn::new(Streams::Here(path), None);
+    let root = source.real();
+    let root = root.as_os_str().as_bytes();
+    let done = bring_over(&far, root, &tree, files, &link(is_packed)).await;
+    let done = done.unwrap();
+    assert_eq!(done.arrived, [true, false, true, true], "{done:?}");
+    assert_eq!(names(&target.real()), ["calm", "twice", "twin"]);
+    assert_eq!(std::fs::read(target.at("twice")).unwrap(), b"calm");
+    let told = done.problems.iter().find(|told| told.path == "restless");
+    assert!(told.unwrap().problem.contains("changed"), "{done:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn host_that_packs_and_cannot_look_is_looked_at_over_the_file_protocol() {
+    let folder = tempfile::tempdir().unwrap();
+    if !restless_tar(folder.path(), true, 0) {
+        return;
+    }
+    for name in ["sh", "xargs"] {
+        let program = if name == "sh" {
+            "/bin/sh"
+        } else {
+            "/bin/busybox"
+        };
+        symlink(program, folder.path().join(name)).unwrap();
+    }
+    // What `xargs` is tried with.
+    symlink("/bin/busybox", folder.path().join("true")).unwrap();
+    let source = Ground::with(&["calm", "restless"]);
+    let Some((_server, read, write)) = SftpServer::start(&source.real()) else {
+        return;
+    };
+    let client = Client::start(read, write).await.unwrap();
+    let target = Ground::new();
+    let files = plan(&source, &target.tree());
+    let path = folder.path().display().to_string();
+    let far = StandIn::new(Streams::Here(path), Some(client));
+    let root = source.real();
+    let done = bring(&far, root.as_os_str().as_bytes(), &target.tree(), files).await;
+    let done = done.unwrap();
+    assert_eq!(done.arrived, [true, false], "{done:?}");
+    assert_eq!(names(&target.real()), ["calm"]);
+}
+
+#[rstest]
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_files_get_their_names_while_others_still_come(
+    #[values(false, true)] is_packed: bool,
+) {
+    let source = Ground::new();
+    for number in 0..2500 {
+        std::fs::write(source.at(format!("f{number}")), number.to_string()).unwrap();
+    }
+    let target = Ground::new();
+    let tree = target.tree();
+    let files = plan(&source, &tree);
+    let far = StandIn::new(Streams::Here("/usr/bin:/bin".to_owned()), None);
+    let root = source.real();
+    let root = root.as_os_str().as_bytes();
+    let done = bring_over(&far, root, &tree, files, &link(is_packed)).await;
+    let done = done.unwrap();
+    assert_eq!((done.files, done.problem_count), (2500, 0), "{done:?}");
+    assert_eq!(names(&target.real()).len(), 2500);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn root_that_is_not_there_is_told() {
     let source = Ground::with(&["a"]);
@@ -226,6 +345,7 @@ async fn download_that_is_dropped_leaves_no_temporary_file() {
         tree: tree.clone(),
         transfer: token(),
         progress: &progress,
+        gauge: &Gauge::default(),
         files: files.into(),
     };
     {
@@ -271,6 +391,7 @@ async fn followed_link_comes_as_what_it_leads_to(#[case] kind: &str) {
         tree: target.tree(),
         transfer: token(),
         progress: &progress,
+        gauge: &Gauge::default(),
         files: files.into(),
     };
     let done = download(&far, &job).await.unwrap();
@@ -290,10 +411,6 @@ async fn full_disk_ends_it_with_one_failure_and_nothing_is_left() {
     for name in ["b", "c"] {
         std::fs::write(source.at(name), vec![1; 2_000_000]).unwrap();
     }
-    // One that was changed lately would wait for the end of the archive, which does not come.
-    let old = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-    let file = std::fs::File::open(source.at("a")).unwrap();
-    file.set_modified(old).unwrap();
     let tree = crate::beneath::Tree::open(&target.clean("small")).unwrap();
     let files = plan(&source, &tree);
     let far = StandIn::new(Streams::Here("/usr/bin:/bin".to_owned()), None);
@@ -301,7 +418,8 @@ async fn full_disk_ends_it_with_one_failure_and_nothing_is_left() {
     let error = bring(&far, root.as_os_str().as_bytes(), &tree, files).await;
     let error = error.unwrap_err();
     assert!(matches!(error, DownError::NoSpace(_)), "{error}");
-    assert_eq!(names(&target.at("small")), ["a"]);
+    // Nobody has said of the first one that it did not change.
+    assert!(names(&target.at("small")).is_empty());
 }
 
 /// A disk of one megabyte, where this user may have one.

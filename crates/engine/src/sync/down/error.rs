@@ -37,12 +37,24 @@ pub(crate) enum DownError {
         /// How much is put up with.
         limit: u64,
     },
+    /// What the host has packed unpacks to more than was asked for.
+    #[error("what the host sent unpacks to more than the {limit} bytes that were asked for")]
+    TooMuch {
+        /// How much is taken.
+        limit: u64,
+    },
+    /// What the host has packed cannot be unpacked.
+    #[error("the archive that the host sent cannot be unpacked")]
+    Packed(#[source] std::io::Error),
     /// The program on the host broke off.
     #[error("the transfer broke off")]
     Stream(#[source] StreamError),
     /// The file protocol broke off.
     #[error("the transfer broke off")]
     Files(#[source] SftpError),
+    /// Its program hangs.
+    #[error("the host's program says nothing any more")]
+    Late,
     /// The sandbox could not be reached.
     #[error("{}", .0.message)]
     Sandbox(Failure),
@@ -70,8 +82,11 @@ impl From<DownError> for Failure {
                 source: ArchiveError::Path(_),
                 ..
             } => Code::PathRefused,
-            DownError::Archive { .. } | DownError::Unasked { .. } => Code::RemoteRefused,
-            DownError::Stream(_) | DownError::Files(_) => Code::LinkLost,
+            DownError::Archive { .. }
+            | DownError::Unasked { .. }
+            | DownError::TooMuch { .. }
+            | DownError::Packed(_) => Code::RemoteRefused,
+            DownError::Stream(_) | DownError::Files(_) | DownError::Late => Code::LinkLost,
             DownError::Writer => Code::Internal,
         };
         let failure = Failure::new(code, Failure::chain(&error));

@@ -7,6 +7,9 @@
 mod by_sftp;
 mod by_tar;
 mod error;
+mod flow;
+mod pieces;
+mod recheck;
 mod store;
 mod unpack;
 
@@ -18,6 +21,7 @@ use remote_sandbox_core::sync::{Entry, RelPath};
 pub(crate) use error::DownError;
 
 use super::Progress;
+use super::gauge::Gauge;
 use super::report::Problem;
 use crate::beneath::Tree;
 use crate::sandbox::Sandbox;
@@ -59,6 +63,8 @@ pub(crate) struct DownJob<'a> {
     pub(crate) transfer: RunToken,
     /// Where it is told how far it has come.
     pub(crate) progress: &'a Progress,
+    /// What is known of the link.
+    pub(crate) gauge: &'a Gauge,
     /// The files.
     pub(crate) files: Arc<[Planned]>,
 }

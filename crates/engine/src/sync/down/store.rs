@@ -6,17 +6,13 @@ use std::sync::Arc;
 
 use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::ids::RunToken;
-use remote_sandbox_core::sync::{Mtime, RelPath};
+use remote_sandbox_core::sync::{Mtime, RelPath, Stamp};
 
 use super::{DownDone, DownError, Planned};
-use crate::beneath::{BeneathError, NewFile, Tree};
-use crate::clock;
+use crate::beneath::{BeneathError, LastDirectory, NewFile, ParkedFile, Tree};
 
-/// What was changed within this time may still be changing.
-const LATELY_S: i64 = 600;
-
-/// So many files may wait for the end of an archive; each keeps a descriptor.
-const MOST_DEFERRED: usize = 200;
+/// What is said of a file that was written while it was read.
+const CHANGED: &str = "it was changed while it was read; sync again";
 
 /// Bytes that are copied at once.
 const CHUNK: usize = 128 * 1024;
@@ -26,6 +22,8 @@ const CHUNK: usize = 128 * 1024;
 pub(super) enum State {
     /// Nothing of it came.
     Waiting,
+    /// All of it came, and it waits for the word that it did not change meanwhile.
+    Parked,
     /// It is here.
     Arrived,
     /// It went wrong, which was told.
@@ -48,9 +46,19 @@ pub(super) struct Store {
     by_path: Vec<u32>,
     states: Vec<State>,
     open: BTreeMap<usize, Open>,
-    /// Files that may be changing, whole as far as one can tell; they get their names when the host has not complained.
-    deferred: Vec<(usize, Open, Attributes)>,
+    /// Files that wait for what the host says about them.
+    parked: Vec<Parked>,
+    /// Files of which the host does not know whether they changed while they were read.
+    doubtful: Vec<Parked>,
     done: DownDone,
+}
+
+/// A complete file without its name.
+struct Parked {
+    number: usize,
+    file: ParkedFile,
+    bytes: u64,
+    said: Mtime,
 }
 
 struct Open {
@@ -69,7 +77,8 @@ impl Store {
             files,
             by_path,
             open: BTreeMap::new(),
-            deferred: Vec::new(),
+            parked: Vec::new(),
+            doubtful: Vec::new(),
             done: DownDone::default(),
         }
     }
@@ -157,60 +166,106 @@ impl Store {
         }
     }
 
-    /// Gives a complete file its name, or lets it wait for the end of the archive when it was changed lately.
+    /// Gives a complete file its name at once, because it is known not to have changed.
     pub(super) fn finish(&mut self, number: usize, said: Attributes) -> Result<bool, DownError> {
         let Some(open) = self.open.remove(&number) else {
             return Ok(false);
         };
-        if self.deferred.len() < MOST_DEFERRED && self.files.get(number).is_some_and(may_change) {
-            self.deferred.push((number, open, said));
+        let Some(planned) = self.files.get(number) else {
             return Ok(false);
-        }
-        self.commit(number, open, said)
+        };
+        let mtime = exact_time(planned, said.mtime);
+        let replaces = planned.replaces.as_ref();
+        let named = open.file.commit(said.mode, mtime, replaces);
+        self.named(number, open.bytes, named)
     }
 
-    /// Gives the files that waited their names, but not those that the host complained of; how many got one.
-    pub(super) fn settle(&mut self, complaints: &str) -> Result<u64, DownError> {
-        let mut named = 0;
-        for (number, open, said) in std::mem::take(&mut self.deferred) {
-            match self.is_named(number, complaints) {
-                true => self.fail(number, "it was changed while it was read"),
-                false => named += u64::from(self.commit(number, open, said)?),
+    /// Lets a complete file wait for its name.
+    pub(super) fn park(&mut self, number: usize, said: Attributes) -> Result<(), DownError> {
+        let Some((open, planned)) = self.open.remove(&number).zip(self.files.get(number)) else {
+            return Ok(());
+        };
+        let mtime = exact_time(planned, said.mtime);
+        match self.tree.park(open.file, said.mode, mtime) {
+            Ok(file) => {
+                self.set(number, State::Parked);
+                self.parked.push(Parked {
+                    number,
+                    file,
+                    bytes: open.bytes,
+                    said: said.mtime,
+                });
+                Ok(())
             }
+            Err(error) => self.went_wrong(number, error),
         }
-        if !complaints.is_empty() {
-            for number in 0..self.states.len() {
-                if self.state(number) == State::Arrived && self.is_named(number, complaints) {
-                    self.fail(number, "it was changed while it was read; sync again");
-                }
+    }
+
+    /// The host says that nothing of what waits has changed: it gets its names; how many did.
+    pub(super) fn confirm(&mut self) -> Result<u64, DownError> {
+        let mut last = LastDirectory::default();
+        let mut named = 0;
+        for parked in std::mem::take(&mut self.parked) {
+            named += u64::from(self.name(parked, &mut last)?);
+        }
+        Ok(named)
+    }
+
+    /// The host does not know whether something of what waits has changed.
+    pub(super) fn doubt(&mut self) {
+        self.doubtful.append(&mut self.parked);
+    }
+
+    /// The numbers of files of which it is not known whether they changed.
+    pub(super) fn doubtful(&self) -> Vec<usize> {
+        self.doubtful.iter().map(|parked| parked.number).collect()
+    }
+
+    /// Gives doubtful files their names where they still look as the scan saw them; how many got one.
+    pub(super) fn settle(&mut self, now: &BTreeMap<RelPath, Stamp>) -> Result<u64, DownError> {
+        let mut last = LastDirectory::default();
+        let mut named = 0;
+        for parked in std::mem::take(&mut self.doubtful) {
+            if self.is_as_seen(&parked, now) {
+                named += u64::from(self.name(parked, &mut last)?);
+            } else {
+                self.fail(parked.number, CHANGED);
             }
         }
         Ok(named)
     }
 
-    fn is_named(&self, number: usize, complaints: &str) -> bool {
-        let Some(planned) = self.files.get(number).filter(|_| !complaints.is_empty()) else {
-            return false;
-        };
-        let name = planned.entry.path.shown().text;
-        [": file changed", ": File shrank", ": file shrank"]
-            .iter()
-            .any(|words| complaints.contains(&format!("{name}{words}")))
+    /// Whether a file is what the scan saw: what came of it, and what is there now.
+    fn is_as_seen(&self, parked: &Parked, now: &BTreeMap<RelPath, Stamp>) -> bool {
+        let entry = self.files.get(parked.number).map(|planned| &planned.entry);
+        entry.is_some_and(|entry| {
+            let came = Stamp {
+                size_bytes: parked.bytes,
+                mtime: parked.said,
+            };
+            let now = now.get(&entry.path);
+            came.agrees(entry.stamp()) && now.is_some_and(|now| now.agrees(entry.stamp()))
+        })
     }
 
-    fn commit(&mut self, number: usize, open: Open, said: Attributes) -> Result<bool, DownError> {
-        let Some(planned) = self.files.get(number) else {
-            return Ok(false);
-        };
-        let mtime = exact_time(planned, said.mtime);
-        match open
-            .file
-            .commit(said.mode, mtime, planned.replaces.as_ref())
-        {
+    fn name(&mut self, parked: Parked, last: &mut LastDirectory) -> Result<bool, DownError> {
+        let planned = self.files.get(parked.number);
+        let replaces = planned.and_then(|planned| planned.replaces.as_ref());
+        let named = parked.file.commit(replaces, last);
+        self.named(parked.number, parked.bytes, named)
+    }
+
+    fn named(
+        &mut self,
+        number: usize,
+        bytes: u64,
+        named: Result<(), BeneathError>,
+    ) -> Result<bool, DownError> {
+        match named {
             Ok(()) => {
                 self.set(number, State::Arrived);
                 self.done.files += 1;
-                self.done.bytes += open.bytes;
+                self.done.bytes += bytes;
                 Ok(true)
             }
             Err(error) => self.went_wrong(number, error).map(|()| false),
@@ -236,19 +291,19 @@ impl Store {
         }
     }
 
-    /// Makes a file with the content of another one that is here already.
+    /// Makes a file with the content of another one that came before; it waits for its name as that one does.
     pub(super) fn copy(
         &mut self,
         number: usize,
         from: usize,
         said: Attributes,
-    ) -> Result<bool, DownError> {
-        let Some(source) = self.files.get(from) else {
-            return Ok(false);
+    ) -> Result<(), DownError> {
+        let Some(source) = self.place_of(from) else {
+            return Ok(());
         };
-        let (mut source, about) = match self.tree.open_file(&source.local) {
+        let (mut source, about) = match self.tree.open_file(&source) {
             Ok(opened) => opened,
-            Err(error) => return self.went_wrong(number, error).map(|()| false),
+            Err(error) => return self.went_wrong(number, error),
         };
         self.begin(number, about.size_bytes)?;
         let mut chunk = vec![0; CHUNK];
@@ -259,7 +314,16 @@ impl Store {
                 Err(error) => self.fail(number, format!("cannot be copied: {error}")),
             }
         }
-        self.finish(number, said)
+        self.park(number, said)
+    }
+
+    /// Where a file lies that came, under its own name or under that it waits with.
+    fn place_of(&self, number: usize) -> Option<RelPath> {
+        if self.state(number) == State::Arrived {
+            return Some(self.files.get(number)?.local.clone());
+        }
+        let mut waiting = self.parked.iter().chain(&self.doubtful);
+        waiting.find(|parked| parked.number == number)?.file.place()
     }
 
     fn went_wrong(&mut self, number: usize, error: BeneathError) -> Result<(), DownError> {
@@ -279,17 +343,6 @@ impl Store {
         self.done.arrived = arrived.collect();
         self.done
     }
-}
-
-/// Whether a file was changed so lately that it may be again while it is read. One with several names is copied from
-/// where it lies, and cannot wait.
-fn may_change(planned: &Planned) -> bool {
-    let now = i64::try_from(clock::wall().as_secs()).unwrap_or(i64::MAX);
-    let has_one_name = planned
-        .entry
-        .identity
-        .is_none_or(|identity| identity.links <= 1);
-    has_one_name && planned.entry.mtime.seconds.saturating_add(LATELY_S) > now
 }
 
 fn path_of(files: &[Planned], number: u32) -> Option<&RelPath> {

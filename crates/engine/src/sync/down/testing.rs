@@ -1,14 +1,21 @@
 //! Sandboxes for tests: one whose programs run here, and one that sends what a test has made up.
 
+use std::io::{Read as _, Write as _};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use remote_sandbox_core::archive::BLOCK;
 use remote_sandbox_core::config::Surroundings;
 use remote_sandbox_core::doctor::StepName;
 use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::Filter;
+use remote_sandbox_core::sync::packing::Remark;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::oneshot;
 
@@ -19,6 +26,7 @@ use crate::doctor::StepLog;
 use crate::sandbox::{Description, Ended, FileConversation, Order, Sandbox, Sink};
 use crate::shell::{ByteStream, StreamEnd};
 use crate::sync::Progress;
+use crate::sync::gauge::Gauge;
 
 /// What a stand-in does when a program is to be started.
 pub(super) enum Streams {
@@ -38,6 +46,45 @@ enum Afterwards {
     End,
     Again,
     Hang,
+    /// Nothing comes, and the list does not count.
+    Silence,
+}
+
+/// The remark that nothing has changed, for archives that are made up before anybody knows the mark.
+pub(super) fn unchanged() -> [u8; BLOCK] {
+    Remark::Unchanged.block(&nobody())
+}
+
+fn nobody() -> RunToken {
+    RunToken::parse(&"0".repeat(32)).unwrap()
+}
+
+/// The mark that a packing script has for its remarks.
+fn mark_in(script: &str) -> Option<&str> {
+    let (_, rest) = script.split_once("$say\" ")?;
+    rest.get(..32)
+}
+
+pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// Made-up bytes whose remarks have the right mark, packed or not.
+fn marked(archive: &[u8], mark: &str) -> Vec<u8> {
+    let mut unpacked = Vec::new();
+    if GzDecoder::new(archive).read_to_end(&mut unpacked).is_ok() {
+        return gzip(&marked(&unpacked, mark));
+    }
+    let mut bytes = archive.to_vec();
+    for block in bytes.chunks_mut(BLOCK) {
+        if *block == unchanged() {
+            let mark = RunToken::parse(mark).unwrap();
+            block.copy_from_slice(&Remark::Unchanged.block(&mark));
+        }
+    }
+    bytes
 }
 
 pub(super) struct StandIn {
@@ -158,11 +205,16 @@ impl Sandbox for StandIn {
     async fn open(&self, arguments: &[&str]) -> Result<ByteStream, Failure> {
         Ok(match &self.streams {
             Streams::Here(path) => self.run_here(arguments, path),
-            Streams::MadeUp(archives) => {
-                let sent = self.lists.lock().unwrap().len();
-                let archive = archives.get(sent).or(archives.last());
-                self.send(archive.unwrap().clone(), Afterwards::End)
-            }
+            Streams::MadeUp(archives) => match mark_in(arguments[2]) {
+                Some(mark) => {
+                    let sent = self.lists.lock().unwrap().len();
+                    let archive = archives.get(sent).or(archives.last());
+                    let archive = marked(archive.unwrap(), mark);
+                    self.send(archive, Afterwards::End)
+                }
+                // It says nothing about how files look.
+                None => self.send(Vec::new(), Afterwards::Silence),
+            },
             Streams::Endless(bytes) => self.send(bytes.clone(), Afterwards::Again),
             Streams::Hanging(bytes) => self.send(bytes.clone(), Afterwards::Hang),
         })
@@ -210,6 +262,24 @@ pub(super) async fn bring(
     tree: &Tree,
     files: Vec<Planned>,
 ) -> Result<DownDone, DownError> {
+    bring_over(far, remote_root, tree, files, &Gauge::default()).await
+}
+
+/// A link that is known to be slow, and content that gets smaller.
+pub(super) fn packing() -> Gauge {
+    let gauge = Gauge::default();
+    gauge.learn(&[b'x'; 4096]);
+    gauge
+}
+
+/// The same over a link of which something is known.
+pub(super) async fn bring_over(
+    far: &dyn Sandbox,
+    remote_root: &[u8],
+    tree: &Tree,
+    files: Vec<Planned>,
+    gauge: &Gauge,
+) -> Result<DownDone, DownError> {
     let progress = Progress::default();
     let job = DownJob {
         remote_root: remote_root.to_vec(),
@@ -217,6 +287,7 @@ pub(super) async fn bring(
         tree: tree.clone(),
         transfer: token(),
         progress: &progress,
+        gauge,
         files: files.into(),
     };
     let done = download(far, &job).await?;

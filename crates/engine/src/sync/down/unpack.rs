@@ -1,6 +1,8 @@
 //! Reads the archive that a host sends, and takes from it what was asked for.
 
 use remote_sandbox_core::archive::{ArchiveReader, Event, Member, MemberKind, Place};
+use remote_sandbox_core::ids::RunToken;
+use remote_sandbox_core::sync::packing::Remark;
 use remote_sandbox_core::sync::{Kind, RelPath};
 
 use super::DownError;
@@ -31,6 +33,9 @@ pub(super) struct Unpacking {
     current: Option<Current>,
     unasked: u64,
     most_unasked: u64,
+    /// Content that is still taken in all; only what was packed can be far more than came over the link.
+    content_left: u64,
+    content_limit: u64,
     /// Whether something is worth being asked for once more.
     pub(super) again: bool,
     pub(super) moved: Moved,
@@ -42,12 +47,16 @@ struct Current {
 }
 
 impl Unpacking {
-    pub(super) fn new(files: usize) -> Self {
+    /// One for so many files, of which at most so many bytes are taken together, with remarks of this mark.
+    pub(super) fn new(files: usize, most_content: u64, mark: &RunToken) -> Self {
+        let remarks = Remark::ALL.map(|remark| remark.block(mark)).to_vec();
         Unpacking {
-            reader: ArchiveReader::reading_on(),
+            reader: ArchiveReader::reading_on().with_remarks(remarks),
             current: None,
             unasked: 0,
             most_unasked: MOST_UNASKED + UNASKED_PER_FILE * files as u64,
+            content_left: most_content,
+            content_limit: most_content,
             again: false,
             moved: Moved::default(),
         }
@@ -76,8 +85,14 @@ impl Unpacking {
                 Event::Content(content) => self.content(content, store)?,
                 Event::MemberEnd => {
                     if let Some(current) = self.current.take() {
-                        let is_here = store.finish(current.number, current.said)?;
-                        self.moved.files += u64::from(is_here);
+                        store.park(current.number, current.said)?;
+                    }
+                }
+                Event::Remark(number) => {
+                    self.put_up_with(used as u64)?;
+                    match Remark::ALL.get(number) {
+                        Some(Remark::Unchanged) => self.moved.files += store.confirm()?,
+                        _ => store.doubt(),
                     }
                 }
             }
@@ -87,14 +102,20 @@ impl Unpacking {
     fn content(&mut self, content: &[u8], store: &mut Store) -> Result<(), DownError> {
         match &self.current {
             Some(current) => {
-                self.moved.bytes += content.len() as u64;
+                let length = content.len() as u64;
+                let left = self.content_left.checked_sub(length);
+                self.content_left = left.ok_or(DownError::TooMuch {
+                    limit: self.content_limit,
+                })?;
+                self.moved.bytes += length;
                 store.content(current.number, content)
             }
             None => self.put_up_with(content.len() as u64),
         }
     }
 
-    fn put_up_with(&mut self, bytes: u64) -> Result<(), DownError> {
+    /// Counts bytes that are no content of what was asked for.
+    pub(super) fn put_up_with(&mut self, bytes: u64) -> Result<(), DownError> {
         self.unasked += bytes;
         if self.unasked > self.most_unasked {
             return Err(DownError::Unasked {
@@ -132,32 +153,33 @@ impl Unpacking {
                 self.moved.files += u64::from(store.link(number, &target)?);
             }
             MemberKind::HardLink(other) => {
-                self.moved.files += self.second_name(number, &other, said, store)?;
+                self.second_name(number, &other, said, store)?;
             }
             MemberKind::Directory | MemberKind::Special(_) => {}
         }
         Ok(false)
     }
 
-    /// One more name of something that came before; how many files are here by that.
+    /// One more name of something that came before.
     fn second_name(
         &mut self,
         number: usize,
         other: &RelPath,
         said: Attributes,
         store: &mut Store,
-    ) -> Result<u64, DownError> {
+    ) -> Result<(), DownError> {
         if let Some(Kind::Link { target, .. }) = store.planned(number).map(|it| &it.entry.kind) {
             let target = target.clone();
-            return store.link(number, &target).map(u64::from);
+            self.moved.files += u64::from(store.link(number, &target)?);
+            return Ok(());
         }
-        let from = store.find(other);
-        match from.filter(|from| store.state(*from) == State::Arrived) {
-            Some(from) => store.copy(number, from, said).map(u64::from),
+        let came = |from: &usize| matches!(store.state(*from), State::Arrived | State::Parked);
+        match store.find(other).filter(came) {
+            Some(from) => store.copy(number, from, said),
             None => {
                 // Asked for without that one, it comes by itself.
                 self.again = true;
-                Ok(0)
+                Ok(())
             }
         }
     }

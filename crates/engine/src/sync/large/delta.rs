@@ -42,6 +42,9 @@ const LONGEST_VERDICT: u64 = 64 * 1024;
 const SLOWEST_COPY: u64 = 10 * 1024 * 1024;
 const COPY_LIMIT: Duration = Duration::from_secs(60);
 
+/// So long a host may take nothing of what is sent to it.
+const STALL_LIMIT: Duration = Duration::from_secs(120);
+
 /// Whether the old file may be of use for the new one.
 pub(super) fn is_candidate(old: &Entry, new: &Entry) -> bool {
     let (old_size, new_size) = (old.size_bytes, new.size_bytes);
@@ -106,7 +109,9 @@ pub(super) async fn prepare(
     };
     let script = apply_script(&request, &mark);
     let arguments = ["sh", "-c", &script];
-    let (signature, stream) = tokio::join!(signature(far, place, old), far.open(&arguments));
+    let limit = COPY_LIMIT + Duration::from_secs(old.size_bytes / SLOWEST_COPY);
+    let both = async { tokio::join!(signature(far, place, old), far.open(&arguments)) };
+    let (signature, stream) = tokio::time::timeout(limit, both).await.ok()?;
     let stream = stream.ok()?;
     Some((signature?, Builder { stream, mark }))
 }
@@ -247,7 +252,9 @@ impl Sender<'_> {
 
     async fn put(&mut self, bytes: &[u8]) -> bool {
         self.sent_bytes += bytes.len() as u64;
-        self.stream.input.write_all(bytes).await.is_ok()
+        let writing = self.stream.input.write_all(bytes);
+        let written = tokio::time::timeout(STALL_LIMIT, writing).await;
+        written.is_ok_and(|written| written.is_ok())
     }
 
     async fn end(&mut self, whole: Checksum, old: &OldStamp) -> bool {

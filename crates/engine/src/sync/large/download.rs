@@ -1,18 +1,28 @@
 //! A large file on its way from a host.
 
 use std::fs;
+use std::time::Duration;
 
 use bytes::Bytes;
 use remote_sandbox_core::sftp::{Attributes, FileKind, OpenFlags};
 use remote_sandbox_core::sync::{Entry, Mtime, RelPath, Stamp};
 
 use super::error::LargeError;
+use super::packed_down::read_packed;
 use super::place::Place;
 use super::resume::right_prefix;
 use super::source::Source;
+use crate::clock;
 use crate::sandbox::Sandbox;
 use crate::sandbox::conversation::{Client, File};
 use crate::sync::Progress;
+use crate::sync::gauge::{Gauge, gets_smaller};
+
+/// Bytes that are asked for ahead while it is open whether the rest should come packed.
+const TRIAL: u64 = 2 * 1024 * 1024;
+
+/// Bytes that show whether the rest gets smaller.
+const SAMPLE: u64 = 128 * 1024;
 
 /// Bytes that may be asked for ahead; the conversation has a bound of its own below that.
 const WINDOW: u64 = 16 * 1024 * 1024;
@@ -33,6 +43,8 @@ pub(crate) struct LargeDown<'a> {
     pub(crate) path: &'a RelPath,
     /// Whom to tell how far it has come.
     pub(crate) progress: &'a Progress,
+    /// What is known of the link.
+    pub(crate) gauge: &'a Gauge,
 }
 
 /// A large file that has come whole.
@@ -42,6 +54,8 @@ pub(crate) struct LargeReceived {
     pub(crate) received_bytes: u64,
     /// Bytes that an earlier transfer had brought.
     pub(crate) resumed_bytes: u64,
+    /// Bytes of it that came packed.
+    pub(crate) packed_bytes: u64,
 }
 
 /// Reads a large file into one of this machine. When the link breaks, the file here is a right beginning.
@@ -62,10 +76,17 @@ pub(crate) async fn download_large(
         sink,
         entry: job.entry,
         progress: job.progress,
+        gauge: job.gauge,
     };
     let file = download.open(&client).await?;
     download.progress.moved(resumed_bytes);
-    let end = download.read(&file, resumed_bytes).await?;
+    let tried = download.try_link(&file, resumed_bytes).await?;
+    let rest = match download.wants_packed(&tried) {
+        true => download.rest_packed(far, &client, tried.end).await?,
+        false => tried.end,
+    };
+    let left = job.entry.size_bytes - rest;
+    let end = download.read(&file, rest, left, WINDOW).await?.end;
     // What changed while it was read is a mixture, whatever its length.
     download.check(&file).await?;
     if end < job.entry.size_bytes {
@@ -78,7 +99,18 @@ pub(crate) async fn download_large(
     Ok(LargeReceived {
         received_bytes: end - resumed_bytes,
         resumed_bytes,
+        packed_bytes: rest - tried.end,
     })
+}
+
+/// What was read at a stretch.
+struct Read {
+    /// How far it came.
+    end: u64,
+    /// The last bytes of it, some of them.
+    sample: Bytes,
+    /// What came after the first bytes, and the time it took.
+    flow: (u64, Duration),
 }
 
 struct Download<'a> {
@@ -86,9 +118,67 @@ struct Download<'a> {
     sink: Source,
     entry: &'a Entry,
     progress: &'a Progress,
+    gauge: &'a Gauge,
 }
 
 impl Download<'_> {
+    /// Reads a beginning, until it is known how fast the link is; one piece where that is known.
+    async fn try_link(&self, file: &File, from: u64) -> Result<Read, LargeError> {
+        let size_bytes = self.entry.size_bytes;
+        let mut stretch = match self.gauge.is_slow() {
+            Some(true) => SAMPLE,
+            Some(false) => 0,
+            None => TRIAL,
+        };
+        let mut read = Read {
+            end: from,
+            sample: Bytes::new(),
+            flow: (0, Duration::ZERO),
+        };
+        let (mut bytes, mut taken) = (0, Duration::ZERO);
+        while stretch > 0 && read.end < size_bytes {
+            stretch = stretch.min(size_bytes - read.end);
+            let expected = read.end + stretch;
+            read = self.read(file, read.end, stretch, stretch).await?;
+            bytes += read.flow.0;
+            taken += read.flow.1;
+            let is_known = self.gauge.is_slow().is_some();
+            // One that is shorter than it should be is looked at in the end.
+            if is_known || self.gauge.judge(bytes, taken).is_some() || read.end < expected {
+                break;
+            }
+        }
+        Ok(read)
+    }
+
+    /// Whether the rest should come packed.
+    fn wants_packed(&self, tried: &Read) -> bool {
+        let left = self.entry.size_bytes - tried.end;
+        self.gauge.is_slow() == Some(true) && left >= TRIAL && gets_smaller(&tried.sample)
+    }
+
+    /// Reads the rest packed, as far as the host gives it; how far that is.
+    async fn rest_packed(
+        &self,
+        far: &dyn Sandbox,
+        client: &Client,
+        from: u64,
+    ) -> Result<u64, LargeError> {
+        let end = read_packed(
+            far,
+            &self.place,
+            &self.sink,
+            self.entry,
+            from,
+            self.progress,
+        )
+        .await?;
+        // That was read by its name, so it has to be the same file still.
+        let found = client.stat(&self.place.target).await;
+        self.judge(&found.map_err(|error| self.place.failed(error))?)?;
+        Ok(end)
+    }
+
     /// Opens the file if it is still the one that the scan saw; what else has its name now may never answer.
     async fn open(&self, client: &Client) -> Result<File, LargeError> {
         let target = &self.place.target;
@@ -124,11 +214,17 @@ impl Download<'_> {
         }
     }
 
-    /// Reads from an offset up to the size that is expected, and no further; says how far it came.
-    async fn read(&self, file: &File, from: u64) -> Result<u64, LargeError> {
-        let left = self.entry.size_bytes - from;
-        let mut reader = file.reader(from, left).window(WINDOW);
+    /// Reads so many bytes from an offset on, and no more; says how far it came.
+    async fn read(
+        &self,
+        file: &File,
+        from: u64,
+        length: u64,
+        window: u64,
+    ) -> Result<Read, LargeError> {
+        let mut reader = file.reader(from, length).window(window);
         let (mut written, mut held, mut held_bytes) = (from, Vec::<Bytes>::new(), 0);
+        let (mut sample, mut first) = (Bytes::new(), None);
         loop {
             let next = reader.next().await;
             let next = next.map_err(|error| self.place.failed(error));
@@ -136,6 +232,8 @@ impl Download<'_> {
             if let Ok(Some((_, data))) = &next {
                 held_bytes += data.len();
                 held.push(data.clone());
+                sample = data.clone();
+                first.get_or_insert_with(|| (clock::instant(), data.len() as u64));
             }
             // Also what came before the link broke is worth keeping.
             if held_bytes >= WRITE || is_over && held_bytes > 0 {
@@ -146,7 +244,12 @@ impl Download<'_> {
             }
             if is_over {
                 next?;
-                return Ok(written);
+                let (since, bytes) = first.unwrap_or_else(|| (clock::instant(), 0));
+                return Ok(Read {
+                    end: written,
+                    sample,
+                    flow: (written - from - bytes, since.elapsed()),
+                });
             }
         }
     }

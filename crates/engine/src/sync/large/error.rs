@@ -2,9 +2,10 @@
 
 use std::io;
 
-use remote_sandbox_core::failure::Failure;
+use remote_sandbox_core::failure::{Code, Failure};
 
 use crate::sandbox::conversation::SftpError;
+use crate::shell::StreamError;
 
 /// Why a large file did not arrive.
 #[derive(Debug, thiserror::Error)]
@@ -103,6 +104,13 @@ impl LargeError {
                 | LargeError::NoSpace { .. }
                 | LargeError::Refused { .. }
         )
+    }
+
+    /// A program on the host that broke off with the link; what has arrived is kept.
+    pub(super) fn broken_off(error: &StreamError) -> Self {
+        let failure = Failure::new(Code::LinkLost, Failure::chain(error));
+        let failure = failure.hint("sync again: it goes on where it stopped");
+        LargeError::Unreachable(failure.retry())
     }
 
     /// What a refusal or a loss means for a file.

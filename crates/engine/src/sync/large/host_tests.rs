@@ -148,6 +148,7 @@ async fn memory_stays_small_whatever_the_size_of_the_file() {
         remote_root: &world.far_root(),
         path: &RelPath::parse(b"big").unwrap(),
         progress: &crate::sync::Progress::default(),
+        gauge: &crate::sync::gauge::Gauge::default(),
     };
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let received = download_large(&world.sandbox, job).await.unwrap();

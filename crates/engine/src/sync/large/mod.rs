@@ -3,11 +3,14 @@
 //!
 //! A file is written beside its place under a name that follows from its path, size and time. So a later sync finds
 //! what an earlier one left, asks the host for hashes of it, and sends only what is not right. The file
-//! gets its own name in one step when all of it is there.
+//! gets its own name in one step when all of it is there. On a slow link parts that get smaller go and come packed, into
+//! the same unfinished file.
 
 mod delta;
 mod download;
 mod error;
+mod packed_down;
+mod packed_up;
 mod place;
 mod resume;
 mod source;
@@ -28,6 +31,9 @@ mod download_tests;
 #[cfg(test)]
 #[path = "host_tests.rs"]
 mod host_tests;
+#[cfg(test)]
+#[path = "packed_tests.rs"]
+mod packed_tests;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -37,6 +37,10 @@ const MOST_PIECES: usize = 16;
 const GENTLE_PIECES: usize = 2;
 const GENTLE_PIECE: u64 = 64 * 1024;
 
+/// The same while it is open whether they should go packed. At 80 ms these are 200 Mbit/s, so a link that is fast enough
+/// is not taken for a slow one before that.
+const TRIAL_PIECES: usize = 4;
+
 /// The parts of one file that have to go to its place.
 pub(super) struct Stripes<'a> {
     far: &'a dyn Sandbox,
@@ -45,9 +49,13 @@ pub(super) struct Stripes<'a> {
     progress: &'a Progress,
     queue: Mutex<VecDeque<Range<u64>>>,
     room: Semaphore,
+    /// What was in it at the beginning.
+    first_room: usize,
     sent_bytes: AtomicU64,
     total_bytes: u64,
     began: Instant,
+    /// When the first part arrived, and its bytes.
+    first: Mutex<Option<(Instant, u64)>>,
     pace: watch::Sender<Pace>,
 }
 
@@ -56,6 +64,8 @@ pub(super) struct Stripes<'a> {
 pub(super) enum Pace {
     /// As little as it takes to see how fast it is.
     Gentle,
+    /// As much as it takes to see whether it is slower than packing.
+    Trial,
     /// All of it.
     Full,
     /// None any more, once what is under way has arrived.
@@ -75,6 +85,7 @@ impl<'a> Stripes<'a> {
     ) -> Self {
         let room = match pace {
             Pace::Gentle => GENTLE_PIECES,
+            Pace::Trial => TRIAL_PIECES,
             _ => MOST_PIECES,
         };
         Stripes {
@@ -85,15 +96,17 @@ impl<'a> Stripes<'a> {
             total_bytes: missing.iter().map(|range| range.end - range.start).sum(),
             queue: Mutex::new(missing.into()),
             room: Semaphore::new(room),
+            first_room: room,
             sent_bytes: AtomicU64::new(0),
             began: clock::instant(),
+            first: Mutex::new(None),
             pace: watch::Sender::new(pace),
         }
     }
 
     /// Lets it use all of the link, after a gentle beginning.
     pub(super) fn widen(&self) {
-        self.room.add_permits(MOST_PIECES - GENTLE_PIECES);
+        self.room.add_permits(MOST_PIECES - self.first_room);
         self.pace.send_replace(Pace::Full);
     }
 
@@ -112,6 +125,35 @@ impl<'a> Stripes<'a> {
         self.total_bytes.saturating_sub(self.sent_bytes())
     }
 
+    /// What has arrived after the first part, and the time it took; none before that one.
+    pub(super) fn flow(&self) -> Option<(u64, Duration)> {
+        let first = *self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, bytes) = first?;
+        Some((self.sent_bytes().saturating_sub(bytes), at.elapsed()))
+    }
+
+    /// Takes note of a part that has arrived.
+    fn count(&self, bytes: u64) {
+        let sent = self.sent_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert_with(|| (clock::instant(), sent));
+    }
+
+    /// Takes out everything that has not been sent, to be sent another way.
+    pub(super) fn take_rest(&self) -> Vec<Range<u64>> {
+        std::mem::take(&mut *self.queue()).into()
+    }
+
+    /// Takes back what could not be sent another way.
+    pub(super) fn put_back(&self, ranges: impl IntoIterator<Item = Range<u64>>) {
+        self.queue().extend(ranges);
+    }
+
+    /// Counts bytes that have arrived another way.
+    pub(super) fn arrived_otherwise(&self, bytes: u64) {
+        self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// How long the rest takes if it goes on as it went.
     pub(super) fn time_left(&self) -> Duration {
         let sent = self.sent_bytes();
@@ -128,7 +170,15 @@ impl<'a> Stripes<'a> {
         let channels = self.missing_bytes().div_ceil(BYTES_OF_CHANNEL);
         let further = 1..channels.min(MOST_CHANNELS);
         let further = try_join_all(further.map(|_| self.further_channel()));
-        let (sent, further) = join(self.channel(first), further).await;
+        let first_channel = async {
+            let sent = self.channel(first).await;
+            if sent.is_err() {
+                // It is over, and nobody waits for a sign to begin any more.
+                self.rest();
+            }
+            sent
+        };
+        let (sent, further) = join(first_channel, further).await;
         sent.and(further.map(drop))?;
         // What a channel took that broke came back when the first had nothing to do any more.
         self.channel(first).await
@@ -143,7 +193,9 @@ impl<'a> Stripes<'a> {
     /// One more channel, if the host gives one; it is no harm if not, or if it is lost.
     async fn further_channel(&self) -> Result<(), LargeError> {
         let mut pace = self.pace.subscribe();
-        let begun = pace.wait_for(|pace| *pace != Pace::Gentle).await;
+        let begun = pace
+            .wait_for(|pace| !matches!(pace, Pace::Gentle | Pace::Trial))
+            .await;
         if begun.is_ok_and(|pace| *pace != Pace::Full) {
             return Ok(());
         }
@@ -185,7 +237,7 @@ impl<'a> Stripes<'a> {
             drop(data);
             writer.finish().await.map_err(failed)?;
             piece.arrived();
-            self.sent_bytes.fetch_add(length, Ordering::Relaxed);
+            self.count(length);
             self.progress.moved(length);
         }
     }
@@ -199,7 +251,7 @@ impl<'a> Stripes<'a> {
         let most = match *self.pace.borrow() {
             Pace::Resting => return None,
             Pace::Gentle => GENTLE_PIECE,
-            Pace::Full | Pace::Drained => PIECE,
+            Pace::Trial | Pace::Full | Pace::Drained => PIECE,
         };
         let mut queue = self.queue();
         let Some(range) = queue.front_mut() else {

@@ -19,9 +19,11 @@ use remote_sandbox_testkit::{FaultProxy, Sshd, TestUser};
 use tempfile::TempDir;
 
 use super::*;
+use crate::secrets::SecretKeeper;
 use crate::secrets::SecretStore;
-use crate::ssh::{Dialer, HostKeyStore, RouteFinder, SecretKeeper, SshSandbox};
+use crate::ssh::{Dialer, HostKeyStore, RouteFinder, SshSandbox};
 use crate::sync::Progress;
+use crate::sync::gauge::Gauge;
 
 pub(super) const MIB: usize = 1024 * 1024;
 
@@ -102,6 +104,7 @@ impl World {
             old,
             has_python: true,
             progress,
+            gauge: &Gauge::default(),
         };
         upload_large(&self.sandbox, job).await
     }

@@ -8,6 +8,7 @@ use remote_sandbox_core::sync::{Entry, Mtime, RelPath};
 
 use super::delta::{self, Built};
 use super::error::LargeError;
+use super::packed_up::{Packed, send_packed};
 use super::place::Place;
 use super::resume::{everything, missing_ranges};
 use super::source::Source;
@@ -15,6 +16,16 @@ use super::stripes::{Pace, Stripes};
 use crate::sandbox::Sandbox;
 use crate::sandbox::conversation::{Client, File};
 use crate::sync::Progress;
+use crate::sync::gauge::{Gauge, gets_smaller};
+
+/// How often it is looked whether the link is slow.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Less than this is not worth being packed.
+const WORTH_PACKING: u64 = 2 * 1024 * 1024;
+
+/// Bytes of one piece of a sample, of which there are three.
+const SAMPLE: u64 = 64 * 1024;
 
 /// What takes less time than this is sent as a whole; finding out what changed takes about as long.
 const WORTH_A_DELTA: Duration = Duration::from_secs(1);
@@ -35,6 +46,8 @@ pub(crate) struct LargeUp<'a> {
     pub(crate) has_python: bool,
     /// Whom to tell how far it has come.
     pub(crate) progress: &'a Progress,
+    /// What is known of the link.
+    pub(crate) gauge: &'a Gauge,
 }
 
 /// A large file that has arrived.
@@ -46,6 +59,8 @@ pub(crate) struct LargeDone {
     pub(crate) resumed_bytes: u64,
     /// Whether the host built it out of its old one.
     pub(crate) is_delta: bool,
+    /// Whether a part of it went packed.
+    pub(crate) is_packed: bool,
     /// The time it should have, where the protocol could not set it to the nanosecond.
     pub(crate) pending_mtime: Option<Mtime>,
 }
@@ -68,6 +83,7 @@ pub(crate) async fn upload_large(
             .old
             .filter(|old| job.has_python && delta::is_candidate(old, job.entry)),
         progress: job.progress,
+        gauge: job.gauge,
     };
     let done = upload.run().await;
     if let Err(error) = &done
@@ -86,6 +102,13 @@ struct Upload<'a> {
     entry: &'a Entry,
     old: Option<&'a Entry>,
     progress: &'a Progress,
+    gauge: &'a Gauge,
+}
+
+/// How a file was sent.
+struct Sending {
+    built: Built,
+    is_packed: bool,
 }
 
 impl Upload<'_> {
@@ -94,14 +117,16 @@ impl Upload<'_> {
         let missing_bytes: u64 = missing.iter().map(|range| range.end - range.start).sum();
         let resumed_bytes = self.entry.size_bytes - missing_bytes;
         self.progress.moved(resumed_bytes);
-        let pace = match self.old {
-            Some(_) => Pace::Gentle,
-            None => Pace::Full,
+        let packs = self.may_pack(missing_bytes).await?;
+        let pace = match (self.old, packs) {
+            (Some(_), _) => Pace::Gentle,
+            (None, true) => Pace::Trial,
+            (None, false) => Pace::Full,
         };
         let (far, place) = (self.far, &self.place);
         let stripes = Stripes::new(far, &self.source, place, self.progress, missing, pace);
-        let built = match self.send(&stripes, &file).await {
-            Ok(built) => built,
+        let sending = match self.send(&stripes, &file, packs).await {
+            Ok(sending) => sending,
             Err(error) => {
                 let needed = stripes.missing_bytes();
                 return Err(place.refused_write(&self.client, error, needed).await);
@@ -112,9 +137,10 @@ impl Upload<'_> {
             sent_bytes: stripes.sent_bytes(),
             resumed_bytes,
             is_delta: false,
+            is_packed: sending.is_packed,
             pending_mtime: None,
         };
-        match built {
+        match sending.built {
             Built::Done(more) => {
                 drop(file);
                 place.publish(&self.client, &place.built).await?;
@@ -157,17 +183,43 @@ impl Upload<'_> {
         Ok((self.place.open(&self.client, left == 0).await?, missing))
     }
 
+    /// Whether what has to be sent may be worth packing: the link is not known to be fast, and a sample gets smaller.
+    async fn may_pack(&self, missing_bytes: u64) -> Result<bool, LargeError> {
+        if self.gauge.is_slow() == Some(false) || missing_bytes < WORTH_PACKING {
+            return Ok(false);
+        }
+        let last = self.entry.size_bytes.saturating_sub(SAMPLE);
+        let mut sample = Vec::new();
+        for at in [0, last / 2, last] {
+            let length = (self.entry.size_bytes - at).min(SAMPLE);
+            sample.extend_from_slice(&self.source.read(at, length as usize).await?);
+        }
+        Ok(gets_smaller(&sample))
+    }
+
     /// Sends the file whole, unless the host can build it sooner out of what it has.
-    async fn send(&self, stripes: &Stripes<'_>, file: &File) -> Result<Built, LargeError> {
+    async fn send(
+        &self,
+        stripes: &Stripes<'_>,
+        file: &File,
+        packs: bool,
+    ) -> Result<Sending, LargeError> {
+        let whole = |is_packed| Sending {
+            built: Built::No,
+            is_packed,
+        };
         let Some(old) = self.old else {
-            return stripes.send(file).await.map(|()| Built::No);
+            return match packs {
+                true => self.send_trying(stripes, file).await.map(whole),
+                false => stripes.send(file).await.map(|()| whole(false)),
+            };
         };
         let (signature, builder) = {
             let sending = stripes.send(file);
             let asking = delta::prepare(self.far, &self.place, old, self.entry);
             tokio::pin!(sending);
             let prepared = tokio::select! {
-                sent = &mut sending => return sent.map(|()| Built::No),
+                sent = &mut sending => return sent.map(|()| whole(false)),
                 prepared = asking => prepared,
             };
             let slow = |_: &_| stripes.time_left() > WORTH_A_DELTA;
@@ -179,19 +231,91 @@ impl Upload<'_> {
                 }
                 None => {
                     stripes.widen();
-                    return sending.await.map(|()| Built::No);
+                    return sending.await.map(|()| whole(false));
                 }
             }
         };
         self.progress.moved_in_vain(stripes.sent_bytes());
         let (source, entry) = (&self.source, self.entry);
         let built = delta::build(builder, source, entry, signature, self.progress).await?;
+        let mut sending = Sending {
+            built,
+            is_packed: false,
+        };
         if built == Built::No {
             self.progress.moved(stripes.sent_bytes());
-            stripes.widen();
-            stripes.send(file).await?;
+            sending.is_packed = match packs && self.judge(stripes) == Some(true) {
+                true => self.send_rest_packed(stripes, file).await?,
+                false => {
+                    stripes.widen();
+                    stripes.send(file).await.map(|()| false)?
+                }
+            };
         }
-        Ok(built)
+        Ok(sending)
+    }
+
+    /// Whether the link is slow, as far as it can be seen.
+    fn judge(&self, stripes: &Stripes<'_>) -> Option<bool> {
+        let (bytes, taken) = stripes.flow()?;
+        self.gauge.judge(bytes, taken)
+    }
+
+    /// Sends a beginning to see how fast the link is, and the rest packed when it is slow; whether it was.
+    async fn send_trying(&self, stripes: &Stripes<'_>, file: &File) -> Result<bool, LargeError> {
+        if self.gauge.is_slow() == Some(true) {
+            return self.send_rest_packed(stripes, file).await;
+        }
+        {
+            let sending = stripes.send(file);
+            tokio::pin!(sending);
+            let is_slow = loop {
+                tokio::select! {
+                    sent = &mut sending => return sent.map(|()| false),
+                    () = tokio::time::sleep(LOOK_EVERY) => {}
+                }
+                if let Some(is_slow) = self.judge(stripes) {
+                    break is_slow;
+                }
+            };
+            if !is_slow || stripes.missing_bytes() < WORTH_PACKING {
+                stripes.widen();
+                return sending.await.map(|()| false);
+            }
+            stripes.rest();
+            sending.await?;
+        }
+        self.send_rest_packed(stripes, file).await
+    }
+
+    /// Sends packed what has not been sent, as far as the host takes it; whether it took any.
+    async fn send_rest_packed(
+        &self,
+        stripes: &Stripes<'_>,
+        file: &File,
+    ) -> Result<bool, LargeError> {
+        let mut rest = stripes.take_rest().into_iter();
+        let mut is_packed = false;
+        for range in rest.by_ref() {
+            let length = range.end - range.start;
+            let temporary = self.place.temporary.as_bytes();
+            let sent = send_packed(self.far, temporary, &self.source, &range, self.progress);
+            match sent.await? {
+                Packed::Arrived => {
+                    stripes.arrived_otherwise(length);
+                    is_packed = true;
+                }
+                Packed::Refused => {
+                    stripes.put_back([range]);
+                    break;
+                }
+            }
+        }
+        stripes.put_back(rest);
+        stripes.widen();
+        // What the host did not take goes as usual.
+        stripes.send(file).await?;
+        Ok(is_packed)
     }
 }
 

@@ -33,6 +33,20 @@ pub(super) fn definitions() -> Vec<Definition> {
     ]
 }
 
+/// Tools that are shown on request.
+pub(super) fn advanced() -> Vec<Definition> {
+    vec![
+        Label {
+            name: "exec_bash_background_watch",
+            title: "Start a watched job",
+            description: "The older name of exec_bash_background.",
+            nature: Nature::RUNS,
+            core: false,
+        }
+        .define(start_watched),
+    ]
+}
+
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct StartParams {
@@ -122,6 +136,12 @@ struct StartParams {
     #[serde(default)]
     #[schemars(extend("unlisted" = true))]
     codex_command: String,
+    #[serde(default)]
+    #[schemars(extend("unlisted" = true))]
+    claude_wakeup: bool,
+    #[serde(default)]
+    #[schemars(extend("unlisted" = true))]
+    claude_command: String,
     /// Past this the middle of the log is given back to the disk; 0 for no bound
     #[serde(default = "usual_log_bytes")]
     #[schemars(extend("unlisted" = true))]
@@ -132,31 +152,31 @@ struct StartParams {
     stall_after_s: i64,
 }
 
-fn yes() -> bool {
+pub(super) fn yes() -> bool {
     true
 }
 
-fn one() -> i64 {
+pub(super) fn one() -> i64 {
     1
 }
 
-fn text() -> String {
+pub(super) fn text() -> String {
     "text".to_owned()
 }
 
-fn usual_interval() -> i64 {
+pub(super) fn usual_interval() -> i64 {
     signed(WatchPolicy::default().interval_s)
 }
 
-fn usual_delay() -> i64 {
+pub(super) fn usual_delay() -> i64 {
     signed(WatchPolicy::default().resume_delay_s)
 }
 
-fn usual_failures() -> i64 {
+pub(super) fn usual_failures() -> i64 {
     i64::from(WatchPolicy::default().alert_after_failures)
 }
 
-fn usual_lines() -> i64 {
+pub(super) fn usual_lines() -> i64 {
     80
 }
 
@@ -168,7 +188,7 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn invalid(error: &(dyn std::error::Error + 'static)) -> Failure {
+pub(super) fn invalid(error: &(dyn std::error::Error + 'static)) -> Failure {
     Failure::new(Code::InvalidParams, Failure::chain(error)).hint("nothing was started")
 }
 
@@ -220,6 +240,8 @@ impl StartParams {
             resume_delay_s: self.resume_delay_s,
             codex_wakeup: self.codex_wakeup,
             codex_command: self.codex_command,
+            claude_wakeup: self.claude_wakeup,
+            claude_command: self.claude_command,
             stall_after_s: self.stall_after_s,
         };
         let order = wish.check().map_err(|error| invalid(&error))?;
@@ -227,7 +249,7 @@ impl StartParams {
     }
 }
 
-fn name(field: &str, text: &str) -> Result<Option<String>, Failure> {
+pub(super) fn name(field: &str, text: &str) -> Result<Option<String>, Failure> {
     if text.chars().count() > LONGEST_NAME || text.chars().any(char::is_control) {
         let text =
             format!("`{field}` has at most {LONGEST_NAME} characters and no control characters");
@@ -255,6 +277,10 @@ struct StartReply<'a> {
     pid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    watchdog_warning: Option<&'a str>,
 }
 
 async fn start(
@@ -265,6 +291,15 @@ async fn start(
     let report = engine.start_job(&context, params.into_request()?).await?;
     let verdict = format!("started {} (sandbox {})", report.row.id, report.row.sandbox);
     Ok(Reply::new(job_started(&report), verdict))
+}
+
+async fn start_watched(
+    engine: Arc<Engine>,
+    context: CallContext,
+    mut params: StartParams,
+) -> Result<Reply, Failure> {
+    params.watch = true;
+    start(engine, context, params).await
 }
 
 /// What `exec_bash_background` returns.
@@ -282,6 +317,8 @@ pub fn job_started(report: &JobStartReport) -> Value {
         cwd: row.cwd.as_deref(),
         pid: row.attempt.process.as_ref().map(|process| process.pid),
         note: (!report.notes.is_empty()).then(|| report.notes.join("; ")),
+        warning: (!report.warnings.is_empty()).then(|| report.warnings.join("; ")),
+        watchdog_warning: report.watchdog_warning.as_deref(),
     };
     serde_json::to_value(reply).unwrap_or_default()
 }

@@ -343,6 +343,7 @@ fn reply_of<'a>(report: &'a JobReport, ended: Option<&'a StopReport>) -> JobRepl
             .row
             .as_ref()
             .and_then(|row| row.watch_id)
+            .or(report.watch)
             .map(|watch| watch.number()),
         sandbox: &report.sandbox,
         log_file: &report.log_file,

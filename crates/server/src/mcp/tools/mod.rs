@@ -9,6 +9,10 @@ mod runs;
 mod sandboxes;
 mod sync;
 mod transfers;
+mod watch;
+mod watch_progress;
+mod watch_row;
+mod watchdog;
 
 pub use background::job_started;
 pub use files::file_list;
@@ -16,6 +20,9 @@ pub use jobs::{job_list, job_status};
 pub use sandboxes::sandbox_list;
 pub use sync::{sync_plan, sync_result};
 pub use transfers::{transfer_status, transfer_statuses};
+pub use watch::{event_list, status_of, watch_added, watch_list};
+pub use watch_progress::watch_progress;
+pub use watch_row::{event_json, watch_json};
 
 use std::sync::Arc;
 
@@ -161,6 +168,10 @@ pub(super) fn offered(is_offered: impl Fn(Toolset) -> bool) -> Vec<Definition> {
     if is_offered(Toolset::Advanced) {
         definitions.extend(sync::advanced());
         definitions.extend(jobs::advanced());
+        definitions.extend(background::advanced());
+        definitions.extend(watch::definitions());
+        definitions.extend(watch_progress::definitions());
+        definitions.extend(watchdog::definitions());
     }
     definitions.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
     definitions

@@ -231,6 +231,7 @@ async fn answer(
                 "status": started.status,
                 "pid": started.pid,
                 "log_file": started.log_file,
+                "was_running": started.was_running,
                 "sandbox": sandbox,
             });
             Reply::new(reply, verdict)

@@ -6,8 +6,8 @@ use std::time::Duration;
 use remote_sandbox_core::config::{Environment, SecretSource};
 use remote_sandbox_core::secret::{Mask, Secret, SecretName};
 
+use super::{SecretStore, StoreError};
 use crate::proc::{self, CommandError};
-use crate::secrets::{SecretStore, StoreError};
 
 /// How long a command that prints a secret may take.
 const COMMAND_LIMIT: Duration = Duration::from_secs(15);
@@ -86,6 +86,14 @@ impl SecretKeeper {
             hidden,
             store,
         }
+    }
+
+    /// The same for programs that shall find only some of the variables.
+    #[must_use]
+    pub fn hiding_all_but(mut self, environment: &Environment, left: &Environment) -> Self {
+        let gone = environment.keys().filter(|name| !left.contains_key(*name));
+        self.hidden.extend(gone.cloned());
+        self
     }
 
     /// The variables that no local program may inherit.

@@ -1,0 +1,299 @@
+//! `watch`: tasks that the watchdog looks after.
+
+use std::sync::Arc;
+
+use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::job::WatchWish;
+use remote_sandbox_core::output::clean_line;
+use remote_sandbox_engine::call::{CallContext, Principal};
+use remote_sandbox_engine::clock;
+use remote_sandbox_engine::engine::{Engine, LiveReport, WatchRequest};
+use remote_sandbox_engine::run::{ReadingPosition, Wanted};
+use remote_sandbox_engine::store::WatchRow;
+use remote_sandbox_server::mcp::{status_of, watch_added, watch_json, watch_list, watch_progress};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::arguments::Common;
+use crate::engine::with_engine;
+use crate::report::{Failed, notice, print, rough, table};
+
+/// Most watches that are listed.
+const MOST: usize = 500;
+
+/// Lines of log that are shown.
+const LINES: usize = 20;
+
+/// Bytes of a checkpoint that are shown.
+const CHECKPOINT: u64 = 20_000;
+
+/// List, show, add or end watches: tasks that the watchdog looks after
+#[derive(Debug, clap::Args)]
+pub(crate) struct Watch {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Watches, the newest first
+    List {
+        /// Only those that are active, completed, exhausted or cancelled
+        #[arg(
+            long,
+            value_name = "STATUS",
+            default_value = "",
+            hide_default_value = true
+        )]
+        status: String,
+        /// Print them as the tool list_background_watches returns them
+        #[arg(long)]
+        json: bool,
+    },
+    /// One watch
+    Show {
+        /// Its number
+        id: u64,
+        /// Print it as the tool get_background_watch returns it
+        #[arg(long)]
+        json: bool,
+    },
+    /// End a watch; its task goes on
+    Cancel {
+        /// Its number
+        id: u64,
+        /// Print it as the tool get_background_watch returns it
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have a task watched that runs already
+    Add(Box<Add>),
+    /// How far a watched task is: its log and its checkpoint now
+    Progress {
+        /// The number of its watch
+        id: u64,
+        /// Only what the watchdog last saw
+        #[arg(long)]
+        stored: bool,
+        /// Print what the tool get_background_watch_progress returns
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Add {
+    /// Name of the sandbox
+    sandbox: String,
+    /// Its tmux session
+    session: String,
+    /// Its log there
+    log_file: String,
+    /// Directory of the task, from which checkpoints are found and a resume runs
+    #[arg(long, value_name = "D")]
+    cwd: Option<String>,
+    /// A name for people
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Command that takes up the work again
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        default_value = "",
+        hide_default_value = true
+    )]
+    resume_command: String,
+    /// Run it by itself when the task is gone
+    #[arg(long)]
+    auto_resume: bool,
+    /// How often at most
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    max_resume_attempts: i64,
+    /// File in which the task tells how far it is
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "",
+        hide_default_value = true
+    )]
+    checkpoint_path: String,
+    /// The checkpoint is JSON
+    #[arg(long)]
+    checkpoint_json: bool,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    interval: i64,
+    /// Do not start the watchdog
+    #[arg(long)]
+    no_watchdog: bool,
+    /// Print what the tool watch_background_task returns
+    #[arg(long)]
+    json: bool,
+}
+
+impl Watch {
+    /// Does it, and prints what came of it.
+    pub(crate) fn run(&self, common: &Common) -> Result<(), Failed> {
+        let text = with_engine(common, |engine, stop| text(engine, stop, &self.action))?;
+        print(&text)
+    }
+}
+
+async fn text(
+    engine: Arc<Engine>,
+    stop: CancellationToken,
+    action: &Action,
+) -> Result<String, Failed> {
+    let context = CallContext::new(Principal::local(), stop);
+    match action {
+        Action::List { status, json } => {
+            let rows = engine.watches(&context, status_of(status)?, MOST).await?;
+            Ok(match json {
+                true => format!("{:#}\n", watch_list(&rows)),
+                false => list(&rows),
+            })
+        }
+        Action::Show { id, json } => Ok(shown(&engine.watch(&context, *id).await?, *json)),
+        Action::Cancel { id, json } => Ok(shown(&engine.cancel_watch(&context, *id).await?, *json)),
+        Action::Add(add) => add.text(&engine, &context).await,
+        Action::Progress { id, stored, json } => {
+            let row = engine.watch(&context, *id).await?;
+            let wanted = Wanted {
+                position: ReadingPosition::LastLines(LINES),
+                budget: 64 * 1024,
+                grep: None,
+            };
+            let live = match stored {
+                true => None,
+                false => Some(
+                    engine
+                        .watch_live(&context, *id, &wanted, CHECKPOINT)
+                        .await?,
+                ),
+            };
+            Ok(match json {
+                true => format!("{:#}\n", watch_progress(&row, live.as_ref())),
+                false => format!("{}{}", page(&row), progress(&row, live.as_ref())),
+            })
+        }
+    }
+}
+
+impl Add {
+    async fn text(&self, engine: &Engine, context: &CallContext) -> Result<String, Failed> {
+        let format = if self.checkpoint_json { "json" } else { "text" };
+        let wish = WatchWish {
+            ensure_watchdog: !self.no_watchdog,
+            resume_command: self.resume_command.clone(),
+            auto_resume: self.auto_resume,
+            max_resume_attempts: self.max_resume_attempts,
+            checkpoint_path: self.checkpoint_path.clone(),
+            checkpoint_format: format.to_owned(),
+            interval_s: self.interval,
+            ..WatchWish::default()
+        };
+        let wrong = |error| Failure::new(Code::InvalidParams, Failure::chain(&error));
+        let request = WatchRequest {
+            sandbox: Some(self.sandbox.clone()),
+            session: self.session.clone(),
+            log_file: self.log_file.clone(),
+            cwd: self.cwd.clone(),
+            launch_command: String::new(),
+            run_id: None,
+            name: self.name.clone(),
+            metadata: None,
+            order: wish.check().map_err(wrong)?,
+        };
+        let report = engine.add_watch(context, request).await?;
+        for warning in report.warnings.iter().chain(&report.watchdog_warning) {
+            notice(warning);
+        }
+        Ok(match self.json {
+            true => format!("{:#}\n", watch_added(&report)),
+            false => format!("watch {}\n", report.row.id.number()),
+        })
+    }
+}
+
+fn list(rows: &[WatchRow]) -> String {
+    let heading = ["ID", "STATUS", "STATE", "AGE", "SANDBOX", "SESSION", "NAME"];
+    let mut lines = vec![heading.map(str::to_owned).to_vec()];
+    lines.extend(rows.iter().map(|row| {
+        let age = clock::wall().saturating_sub(row.created);
+        let name = row.name.as_deref().unwrap_or_default();
+        vec![
+            row.id.number().to_string(),
+            row.status.word().to_owned(),
+            row.last_state.clone(),
+            rough(age),
+            clean_line(&row.sandbox, 64),
+            clean_line(&row.session, 64),
+            clean_line(name, 80),
+        ]
+    }));
+    table(&lines)
+}
+
+fn shown(row: &WatchRow, as_json: bool) -> String {
+    match as_json {
+        true => format!("{:#}\n", json!({ "watch": watch_json(row) })),
+        false => page(row),
+    }
+}
+
+fn page(row: &WatchRow) -> String {
+    let mut text = format!(
+        "watch {}  {}  {}  {}  {}\nlog: {}\n",
+        row.id.number(),
+        row.status.word(),
+        row.last_state,
+        clean_line(&row.sandbox, 64),
+        clean_line(&row.session, 64),
+        clean_line(&row.log_file, 1000),
+    );
+    let resumes = row.order.policy.max_resume_attempts;
+    let lines = [
+        ("job", row.job.as_ref().map(ToString::to_string)),
+        ("name", row.name.clone()),
+        ("resume", row.order.resume.command.clone()),
+        ("checkpoint", row.order.checkpoint_path.clone()),
+        ("last", row.last_summary.clone()),
+        ("error", row.last_error.clone()),
+    ];
+    for (name, line) in lines {
+        if let Some(line) = line {
+            text.push_str(&format!("{name}: {}\n", clean_line(&line, 1000)));
+        }
+    }
+    if row.order.policy.auto_resume {
+        let done = row.history.resumes;
+        text.push_str(&format!("resumed: {done} of at most {resumes} times\n"));
+    }
+    text
+}
+
+fn progress(row: &WatchRow, live: Option<&LiveReport>) -> String {
+    let mut text = String::new();
+    let mut part = |name: &str, words: &str| {
+        text.push_str(&format!("{name}:\n{}\n", words.trim_end_matches('\n')));
+    };
+    let Some(live) = live else {
+        part("checkpoint", row.last_checkpoint.as_deref().unwrap_or(""));
+        part("log", row.last_log_tail.as_deref().unwrap_or(""));
+        return text;
+    };
+    match &live.checkpoint {
+        None => {}
+        Some(Ok(report)) => part("checkpoint", &report.text),
+        Some(Err(failure)) => part("checkpoint", &clean_line(&failure.message, 1000)),
+    }
+    match &live.task {
+        Err(failure) => part("log", &clean_line(&failure.message, 1000)),
+        Ok(report) => {
+            let state = report.state.word();
+            let words = report.reading.as_ref().map(|reading| reading.text.as_str());
+            part(&format!("log ({state})"), words.unwrap_or_default());
+        }
+    }
+    text
+}

@@ -1,0 +1,159 @@
+//! Hosts that have no program to list files with: what they lack is done over SFTP.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use remote_sandbox_testkit::Sshd;
+use rstest::rstest;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::stage::{Random, Stage, Way, contents, unfinished};
+use super::{action, problems};
+
+/// A host whose programs are these alone.
+async fn bare(programs: &[&str]) -> (Stage, TempDir) {
+    let folder = TempDir::with_prefix("bare-").unwrap();
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    for program in programs {
+        let places = ["/usr/bin", "/bin"].map(|place| Path::new(place).join(program));
+        let found = places.iter().find(|place| place.exists());
+        symlink(found.expect("a usual program"), folder.path().join(program)).unwrap();
+    }
+    let path = folder.path().display().to_string();
+    let host = Sshd::builder().session_environment("PATH", &path);
+    let variables = [
+        ("REMOTE_SANDBOX_INLINE_SYNC_MAX_FILES", "1000000"),
+        ("REMOTE_SANDBOX_INLINE_SYNC_MAX_BYTES", "1000000000000"),
+    ];
+    (Stage::with(host, json!({}), &variables).await, folder)
+}
+
+fn plant(stage: &Stage, way: Way) {
+    for number in 0..300 {
+        let name = format!("d{}/e{}/f{number}", number % 5, number % 30);
+        stage.write(way, &name, format!("content of {number}"));
+    }
+    stage.write(way, "run.sh", "exit 0");
+    stage.write(way, "new\nline", "1");
+    stage.write(way, "large", Random::new(1).bytes(9_000_000));
+    let source = stage.source(way);
+    fs::set_permissions(source.join("run.sh"), PermissionsExt::from_mode(0o755)).unwrap();
+    fs::create_dir(source.join("empty")).unwrap();
+    symlink("d1", source.join("link")).unwrap();
+}
+
+fn assert_alike(stage: &Stage) {
+    assert!(contents(&stage.here) == contents(&stage.there));
+    for root in [&stage.here, &stage.there] {
+        assert_eq!(unfinished(root), Vec::<std::path::PathBuf>::new());
+        let mode = fs::metadata(root.join("run.sh")).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o755);
+        assert!(root.join("empty").is_dir());
+        assert_eq!(fs::read_link(root.join("link")).unwrap(), Path::new("d1"));
+    }
+}
+
+fn count(done: &Value, name: &str) -> u64 {
+    done[name].as_u64().unwrap_or_else(|| panic!("{done}"))
+}
+
+const NOTHING: &[&str] = &["sh"];
+const NO_TAR: &[&str] = &["sh", "mkdir", "rm", "mv", "chmod", "touch", "sleep"];
+const TAR: &[&str] = &["sh", "tar", "gzip", "mkdir", "rm", "sleep"];
+
+#[rstest]
+#[case::nothing(NOTHING)]
+#[case::no_tar(NO_TAR)]
+#[case::tar(TAR)]
+#[tokio::test(flavor = "multi_thread")]
+async fn host_without_find_takes_a_tree_and_knows_it_again(#[case] programs: &[&str]) {
+    let (stage, _programs) = bare(programs).await;
+    plant(&stage, Way::Up);
+    let done = stage.sync(Way::Up, json!({})).await;
+    assert_eq!(done["problem_count"], 0, "{done}");
+    assert_eq!(count(&done, "uploaded_files"), 304);
+    assert_alike(&stage);
+    let again = stage.sync(Way::Up, json!({})).await;
+    assert_eq!(count(&again, "uploaded_files"), 0, "{again}");
+    assert_eq!(count(&again, "skipped_files"), 304, "{again}");
+    // What is excluded there stays, whatever it holds; what is superfluous goes.
+    for name in ["node_modules/x/y", "extra/one", "extra/deep/two"] {
+        crate::files::write(&stage.there.join(name), "1");
+    }
+    stage.write(Way::Up, "d1/e1/f1", "another content");
+    let done = stage.sync(Way::Up, json!({"delete_extras": true})).await;
+    assert_eq!(done["problem_count"], 0, "{done}");
+    assert_eq!(count(&done, "uploaded_files"), 1);
+    assert_eq!(count(&done, "deleted_files"), 2);
+    assert!(!stage.there.join("extra").exists());
+    assert!(stage.there.join("node_modules/x/y").exists());
+    fs::remove_dir_all(stage.there.join("node_modules")).unwrap();
+    assert_alike(&stage);
+}
+
+#[rstest]
+#[case::nothing(NOTHING)]
+#[case::tar(TAR)]
+#[tokio::test(flavor = "multi_thread")]
+async fn host_without_find_gives_a_tree(#[case] programs: &[&str]) {
+    let (stage, _programs) = bare(programs).await;
+    plant(&stage, Way::Down);
+    let done = stage.sync(Way::Down, json!({})).await;
+    assert_eq!(done["problem_count"], 0, "{done}");
+    assert_eq!(count(&done, "downloaded_files"), 304);
+    assert_alike(&stage);
+    let again = stage.sync(Way::Down, json!({})).await;
+    assert_eq!(count(&again, "downloaded_files"), 0, "{again}");
+    // One file, rules of the tree itself, and links as what they lead to.
+    crate::files::write(&stage.there.join(".gitignore"), "drop\n");
+    crate::files::write(&stage.there.join("d1/drop"), "1");
+    crate::files::write(&stage.there.join("d1/keep"), "1");
+    stage.sync(Way::Down, json!({"use_gitignore": true})).await;
+    assert!(stage.here.join("d1/keep").exists() && !stage.here.join("d1/drop").exists());
+    let other = stage.home().join("other");
+    let more = json!({"local_path": other, "follow_links": true});
+    stage.sync(Way::Down, more).await;
+    assert!(other.join("link/keep").is_file());
+    let lone = json!({"local_path": stage.home().join("lone"), "remote_path": "copy/run.sh"});
+    let done = stage.sync(Way::Down, lone).await;
+    assert_eq!(done["synced_type"], "file");
+    assert_eq!(fs::read(stage.home().join("lone")).unwrap(), b"exit 0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn host_without_find_is_planned_for_and_lists_its_files() {
+    let (stage, _programs) = bare(NOTHING).await;
+    plant(&stage, Way::Down);
+    let plan = stage.sync(Way::Down, json!({"dry_run": true})).await;
+    assert_eq!(action(&plan, "send_file")["count"], 303, "{plan}");
+    assert_eq!(problems(&plan).len(), 0);
+    let list = |more: Value| async {
+        let arguments = crate::support::with(json!({"remote_path": "copy"}), more);
+        let reply = stage.client.call_tool("list_remote_files", arguments).await;
+        assert!(!reply.is_error, "{}", reply.text);
+        reply.json
+    };
+    let names = |list: &Value| -> Vec<String> {
+        let entries = list["entries"].as_array().unwrap().iter();
+        let paths = entries.map(|entry| entry["path"].as_str().unwrap());
+        paths.map(str::to_owned).collect()
+    };
+    let level = list(json!({})).await;
+    let expected = ["d0", "d1", "d2", "d3", "d4", "empty", "large", "link"];
+    let found = names(&level);
+    assert_eq!(found.len(), 10, "{level}");
+    for (name, expected) in found.iter().zip(expected) {
+        assert_eq!(*name, format!("copy/{expected}"));
+    }
+    let part = list(json!({"recursive": true, "max_entries": 20})).await;
+    assert_eq!((names(&part).len(), &part["truncated"]), (20, &json!(true)));
+    let refused = stage
+        .call(Way::Down, json!({"remote_path": "copy/nowhere"}))
+        .await;
+    assert_eq!(refused.json["code"], "not_found", "{}", refused.text);
+    stage.sync(Way::Down, json!({})).await;
+    let refused = stage.call(Way::Up, json!({"checksum": true})).await;
+    assert_eq!(refused.json["code"], "remote_refused", "{}", refused.text);
+}

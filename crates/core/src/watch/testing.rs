@@ -1,0 +1,45 @@
+//! What the tests of events share.
+
+use super::WatchFacts;
+use crate::job::{CheckpointFormat, ResumePlan, WatchOrder, WatchPolicy};
+
+pub(super) fn order() -> WatchOrder {
+    WatchOrder {
+        ensure_watchdog: true,
+        policy: WatchPolicy::default(),
+        resume: ResumePlan::default(),
+        checkpoint_path: None,
+        checkpoint_command: None,
+        checkpoint_format: CheckpointFormat::Text,
+        max_log_lines: 80,
+        webhook_url: None,
+        event_command: None,
+        notify_local: false,
+        codex_wakeup: false,
+        codex_command: None,
+        claude_wakeup: false,
+        claude_command: None,
+    }
+}
+
+pub(super) fn facts(order: &WatchOrder) -> WatchFacts<'_> {
+    WatchFacts {
+        watch_id: 7,
+        run_id: Some("train-001"),
+        name: None,
+        sandbox: "gpu1",
+        session: "bg-1",
+        log_file: "/home/u/.codex_logs/bg-1.log",
+        order,
+        resumes: 0,
+        status: "active",
+        last_state: "running",
+        attempt: Some(1),
+        log_tail: "step 1\nstep 2\n",
+        checkpoint_text: "",
+        checkpoint_age_s: None,
+        error: None,
+        stdout: "",
+        stderr: "",
+    }
+}

@@ -1,0 +1,150 @@
+//! What keeps the watchdog running, as the engine sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use remote_sandbox_core::failure::{Code, Failure};
+use serde_json::{Value, json};
+
+use super::Engine;
+use crate::clock;
+use crate::store::{LeaseRow, Store};
+use crate::transfer::process::is_alive;
+use crate::watchdog::LEASE;
+
+/// How long a start waits until it is known whether the watchdog runs; finding out goes on after that.
+const ENSURE_LIMIT: Duration = Duration::from_secs(5);
+
+/// A watchdog that has not shown itself for so long is gone.
+pub(super) const STALE_AFTER: Duration = Duration::from_secs(30);
+
+/// How the service is that keeps the watchdog running.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeeperStatus {
+    /// `darwin` or `linux`.
+    pub platform: &'static str,
+    /// The label of the agent of launchd.
+    pub label: &'static str,
+    /// Whether launchd knows that agent.
+    pub is_loaded: bool,
+    /// The same in words, with what the service manager said.
+    pub detail: String,
+    /// All that is known.
+    pub service: Value,
+}
+
+/// What keeps the watchdog running.
+#[async_trait]
+pub trait Keeper: Send + Sync {
+    /// Makes sure that the watchdog runs; gives what should be told beside a success.
+    async fn ensure(&self, store: &Store) -> Result<Option<String>, Failure>;
+
+    /// Brings a service back that was set up and does not run, when there is something to watch.
+    async fn bring_back(&self, store: &Store, has_watches: bool) -> Result<(), Failure>;
+
+    /// Sets the service up.
+    async fn install(&self, start_now: bool) -> Result<Value, Failure>;
+
+    /// Takes the service away.
+    async fn uninstall(&self) -> Result<Value, Failure>;
+
+    /// How it is.
+    async fn status(&self) -> Result<KeeperStatus, Failure>;
+}
+
+/// Where nobody keeps it running.
+pub(super) struct NoKeeper;
+
+#[async_trait]
+impl Keeper for NoKeeper {
+    async fn ensure(&self, store: &Store) -> Result<Option<String>, Failure> {
+        let is_there = is_watchdog_alive(store).await;
+        Ok((!is_there).then(|| {
+            "no watchdog runs, so nobody looks after this task; `remote-sandbox-mcp watchdog run` is one".to_owned()
+        }))
+    }
+
+    async fn bring_back(&self, _: &Store, _: bool) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn install(&self, _: bool) -> Result<Value, Failure> {
+        Err(unsupported())
+    }
+
+    async fn uninstall(&self) -> Result<Value, Failure> {
+        Err(unsupported())
+    }
+
+    async fn status(&self) -> Result<KeeperStatus, Failure> {
+        Ok(KeeperStatus {
+            platform: std::env::consts::OS,
+            label: "com.remote-sandbox-mcp.watchdog",
+            is_loaded: false,
+            detail: "not installed".to_owned(),
+            service: json!({"installed": false, "running": false, "detail": "not installed"}),
+        })
+    }
+}
+
+fn unsupported() -> Failure {
+    Failure::new(
+        Code::Unsupported,
+        "nothing here can keep the watchdog running",
+    )
+    .hint("keep `remote-sandbox-mcp watchdog run` running yourself")
+}
+
+/// Whether a watchdog has lately shown itself in the store and its process lives.
+pub async fn is_watchdog_alive(store: &Store) -> bool {
+    match store.lease(LEASE).await {
+        Ok(Some(lease)) => is_fresh(&lease),
+        Ok(None) | Err(_) => false,
+    }
+}
+
+pub(super) fn is_fresh(lease: &LeaseRow) -> bool {
+    let age = clock::wall().saturating_sub(lease.renewed);
+    let lives = lease.process.as_ref().is_none_or(is_alive);
+    lease.holder.is_some() && age <= STALE_AFTER && lives
+}
+
+impl Engine {
+    /// The same with something that keeps the watchdog running.
+    #[must_use]
+    pub fn with_keeper(mut self, keeper: Arc<dyn Keeper>) -> Self {
+        self.keeper = keeper;
+        self
+    }
+
+    /// Makes sure that the watchdog runs; what the caller should know about it when it does not.
+    pub(super) async fn ensure_watchdog(&self, is_wanted: bool) -> Option<String> {
+        if !is_wanted || !self.settings.watchdog {
+            return None;
+        }
+        let (keeper, store) = (self.keeper.clone(), self.store().clone());
+        let ensuring = tokio::spawn(async move { keeper.ensure(&store).await });
+        match tokio::time::timeout(ENSURE_LIMIT, ensuring).await {
+            Ok(Ok(Ok(warning))) => warning,
+            Ok(Ok(Err(failure))) => Some(failure.masked(&self.mask).message),
+            Ok(Err(_)) => Some("looking for the watchdog broke off".to_owned()),
+            // It is being started.
+            Err(_) => None,
+        }
+    }
+
+    /// What a server does when it starts: brings the watchdog back where it was set up and is gone, as after a restart
+    /// of the machine.
+    pub async fn bring_watchdog_back(&self) {
+        // A server that was only started leaves nothing behind.
+        if !self.settings.watchdog || !self.state.join("store.sqlite3").exists() {
+            return;
+        }
+        let counts = self.store().watch_counts(None).await;
+        let has_watches = counts.is_ok_and(|counts| counts.active > 0);
+        if let Err(failure) = self.keeper.bring_back(self.store(), has_watches).await {
+            tracing::warn!("the watchdog does not come back: {}", failure.message);
+        }
+    }
+}

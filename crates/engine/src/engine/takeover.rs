@@ -1,0 +1,236 @@
+//! Takes over the watches that the Python package left behind, once, and without changing a file of its.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use remote_sandbox_core::config::SandboxEntry;
+use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::job::{OrderError, WatchOrder, WatchWish};
+use serde_json::{Map, Value};
+
+use super::Engine;
+use crate::call::Principal;
+use crate::clock;
+use crate::fsio;
+use crate::store::{
+    ForeignWatch, NewWatch, OldWatch, PackageError, PackageStore, TakenWatch, read_package_store,
+};
+
+/// A watchdog of the package that has not shown itself for so long does not run.
+const STALE_AFTER: Duration = Duration::from_secs(180);
+
+/// The file in which the package keeps its sandboxes, and how large it may be.
+const SANDBOXES: &str = "config.json";
+const LARGEST: u64 = 1 << 20;
+
+/// What came of looking for watches of the package.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TakeOver {
+    /// There is nothing of the package.
+    Nothing,
+    /// Its own watchdog works, so they stay with it.
+    InUse,
+    /// So many were taken over now.
+    Taken(usize),
+}
+
+impl Engine {
+    /// Takes over the watches of the Python package that go on, each once, unless its own watchdog works.
+    pub async fn take_over_package(&self) -> Result<TakeOver, Failure> {
+        let folder = self.state.clone();
+        let reading = tokio::task::spawn_blocking(move || read_package_store(&folder)).await;
+        let package = match reading {
+            Ok(Ok(Some(package))) => package,
+            Ok(Ok(None)) => return Ok(TakeOver::Nothing),
+            Ok(Err(PackageError::InUse(_))) => return Ok(TakeOver::InUse),
+            Ok(Err(error)) => {
+                return Err(Failure::new(Code::StoreUnavailable, Failure::chain(&error)));
+            }
+            Err(error) => return Err(Failure::new(Code::Internal, error.to_string())),
+        };
+        if is_alive(&package, clock::wall()) {
+            return Ok(TakeOver::InUse);
+        }
+        let taken = self.store().taken_over().await?;
+        let is_new = |watch: &&OldWatch| !taken.contains(&mark(watch));
+        let new: Vec<&OldWatch> = package.watches.iter().filter(is_new).collect();
+        if new.is_empty() {
+            return Ok(TakeOver::Taken(0));
+        }
+        let sandboxes = self.package_sandboxes();
+        let mut keys = BTreeMap::new();
+        let mut watches = Vec::with_capacity(new.len());
+        for old in new {
+            match order_of(old) {
+                Ok(order) => {
+                    if !keys.contains_key(&old.sandbox) {
+                        let key = self.key_for(&old.sandbox, &sandboxes).await;
+                        keys.insert(old.sandbox.clone(), key);
+                    }
+                    let entry = keys.get(&old.sandbox).cloned().flatten();
+                    watches.push(self.taken(old, order, entry));
+                }
+                Err(error) => {
+                    let why = Failure::chain(&error);
+                    tracing::warn!(
+                        watch = old.id,
+                        "a watch of the Python package cannot be taken over: {why}"
+                    );
+                }
+            }
+        }
+        Ok(TakeOver::Taken(self.store().take_over(watches).await?))
+    }
+
+    fn taken(&self, old: &OldWatch, order: WatchOrder, entry: Option<String>) -> TakenWatch {
+        let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+        TakenWatch {
+            number: old.id,
+            mark: mark(old),
+            resumes: count(old.resume_attempts),
+            watch: ForeignWatch {
+                principal: Principal::local().as_str().to_owned(),
+                sandbox: old.sandbox.clone(),
+                session: old.session.clone(),
+                log_file: old.log_file.clone(),
+                cwd: given(&old.cwd),
+                launch_command: self.mask.mask_text(&old.launch_command).into_owned(),
+                run_id: given(&old.run_id),
+                name: given(&old.name),
+                metadata: given(&old.metadata_json).filter(|text| text != "{}"),
+                watch: NewWatch { order, entry },
+            },
+        }
+    }
+
+    /// The key under which the entry of a sandbox is kept: that of our own configuration, else of the package's.
+    async fn key_for(
+        &self,
+        name: &str,
+        sandboxes: &BTreeMap<String, Map<String, Value>>,
+    ) -> Option<String> {
+        let is_ours = |entry: &SandboxEntry| entry.name() == name;
+        let kept = if self.entries.iter().any(is_ours) {
+            self.persist_sandbox(name).await
+        } else {
+            let config = self.config_of(sandboxes.get(name)?.clone())?;
+            self.persist_config(&config).await.map(Some)
+        };
+        match kept {
+            Ok(key) => key,
+            Err(failure) => {
+                tracing::warn!(sandbox = name, "its entry is not kept: {}", failure.message);
+                None
+            }
+        }
+    }
+
+    /// The sandboxes that the package has written down, by name.
+    fn package_sandboxes(&self) -> BTreeMap<String, Map<String, Value>> {
+        let path = self.state.join(SANDBOXES);
+        let content = match fsio::read_bounded(&path, LARGEST) {
+            Ok(Some(content)) => content,
+            Ok(None) => return BTreeMap::new(),
+            Err(error) => {
+                tracing::warn!("{}", Failure::chain(&error));
+                return BTreeMap::new();
+            }
+        };
+        serde_json::from_slice(&content).map_or_else(|_| BTreeMap::new(), named_entries)
+    }
+}
+
+/// What tells a watch of the package from all others, also when its file was begun anew.
+fn mark(old: &OldWatch) -> String {
+    format!("{}:{}", old.id, old.created)
+}
+
+fn is_alive(package: &PackageStore, now: Duration) -> bool {
+    // One that is ahead of our clock is as good as one that is behind.
+    package
+        .heartbeat
+        .is_some_and(|at| at.abs_diff(now) <= STALE_AFTER)
+}
+
+fn count(number: Option<i64>) -> u32 {
+    u32::try_from(number.unwrap_or(0)).unwrap_or(0)
+}
+
+/// A list of entries, or an object that has one, or one that has them by their names.
+fn named_entries(text: Value) -> BTreeMap<String, Map<String, Value>> {
+    let text = match text {
+        Value::Object(mut members) => match members.remove("sandboxes") {
+            Some(sandboxes) => sandboxes,
+            None => Value::Object(members),
+        },
+        text => text,
+    };
+    let entries: Vec<(Option<String>, Value)> = match text {
+        Value::Array(entries) => entries.into_iter().map(|entry| (None, entry)).collect(),
+        Value::Object(entries) => entries.into_iter().map(|(k, v)| (Some(k), v)).collect(),
+        _ => Vec::new(),
+    };
+    let mut named = BTreeMap::new();
+    for (name, entry) in entries {
+        let Value::Object(mut entry) = entry else {
+            continue;
+        };
+        let own = entry.get("name").or_else(|| entry.get("host"));
+        let own = own.and_then(Value::as_str).map(str::to_owned);
+        if let Some(name) = name.or(own) {
+            entry.insert("name".to_owned(), Value::from(name.clone()));
+            named.insert(name, entry);
+        }
+    }
+    named
+}
+
+/// What was wanted of a watch. The package has written down more than it can do: what it would never have done is left
+/// out.
+fn order_of(old: &OldWatch) -> Result<WatchOrder, OrderError> {
+    let usual = WatchWish::default();
+    let is_set = |number: Option<i64>, usual: bool| number.map_or(usual, |number| number != 0);
+    let plan = match old.resume_plan_json.trim() {
+        "" | "{}" | "null" => String::new(),
+        plan => plan.to_owned(),
+    };
+    let mut wish = WatchWish {
+        ensure_watchdog: false,
+        resume_command: old.resume_command.clone(),
+        resume_plan_json: plan,
+        checkpoint_path: old.checkpoint_path.clone(),
+        checkpoint_format: match old.checkpoint_format.as_str() {
+            "json" => "json".to_owned(),
+            _ => "text".to_owned(),
+        },
+        checkpoint_command: old.checkpoint_command.clone(),
+        interval_s: old.interval_s.unwrap_or(usual.interval_s).max(1),
+        max_log_lines: old.max_log_lines.unwrap_or(usual.max_log_lines).max(1),
+        webhook_url: old.webhook_url.clone(),
+        event_command: old.event_command.clone(),
+        auto_resume: is_set(old.auto_resume, false),
+        max_resume_attempts: old
+            .max_resume_attempts
+            .unwrap_or(usual.max_resume_attempts)
+            .max(0),
+        notify_local: is_set(old.notify_local, true),
+        alert_after_failures: old
+            .alert_after_failures
+            .unwrap_or(usual.alert_after_failures)
+            .max(1),
+        resume_delay_s: old.resume_delay_s.unwrap_or(usual.resume_delay_s).max(0),
+        ..usual
+    };
+    for _ in 0..2 {
+        match wish.clone().check() {
+            Err(OrderError::NothingToResume) => wish.auto_resume = false,
+            Err(OrderError::Webhook { .. }) => wish.webhook_url.clear(),
+            checked => return checked,
+        }
+    }
+    wish.check()
+}
+
+#[cfg(test)]
+#[path = "takeover_tests.rs"]
+mod tests;

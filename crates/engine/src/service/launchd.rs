@@ -1,0 +1,146 @@
+//! launchd: an agent of the user that macOS keeps running.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use remote_sandbox_core::service::{
+    LAUNCHD_LABEL, LaunchdState, ServiceDescription, ServiceKind, ServiceStatus, plist,
+};
+
+use super::{Service, ServiceError, Start, files};
+use crate::fsio;
+
+const PROGRAM: &str = "launchctl";
+
+/// launchd refuses an agent for a moment after the one of the same name was taken away.
+const MOST_ATTEMPTS: usize = 6;
+
+/// The pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(300);
+
+impl Service {
+    pub(super) fn plist_path(&self) -> PathBuf {
+        let file = format!("Library/LaunchAgents/{LAUNCHD_LABEL}.plist");
+        self.home.join(file)
+    }
+
+    fn domain(&self) -> String {
+        format!("gui/{}", rustix::process::getuid().as_raw())
+    }
+
+    fn target(&self) -> String {
+        format!("{}/{LAUNCHD_LABEL}", self.domain())
+    }
+
+    /// What launchd knows of the agent; none when it does not know it.
+    async fn launchd_state(&self) -> Result<Option<LaunchdState>, ServiceError> {
+        let said = self.ask(PROGRAM, &["print", &self.target()]).await?;
+        if let Some(output) = said.output_of_success() {
+            return Ok(Some(LaunchdState::from_print(output)));
+        }
+        // Loaded from a session without a desktop, or on a system that does not know `print`.
+        let said = self.ask(PROGRAM, &["list", LAUNCHD_LABEL]).await?;
+        Ok(said.output_of_success().map(LaunchdState::from_list))
+    }
+
+    /// Sets the agent up; says whether a process was started for it.
+    pub(super) async fn install_agent(
+        &self,
+        service: &ServiceDescription,
+        start: Start,
+    ) -> Result<bool, ServiceError> {
+        // launchd would make it for everybody to read.
+        files::open_log(&self.state)?;
+        let is_new = files::write_definition(&self.plist_path(), &plist(service))?;
+        if start == Start::Later {
+            return Ok(false);
+        }
+        let target = self.target();
+        if let Some(state) = self.launchd_state().await? {
+            if !is_new && state.is_running() && start == Start::IfNeeded {
+                return Ok(false);
+            }
+            if !is_new {
+                let again = self.ask(PROGRAM, &["kickstart", "-k", &target]).await?;
+                if again.output_of_success().is_some() {
+                    return Ok(true);
+                }
+            }
+            self.unload_agent().await?;
+        }
+        // An agent that was disabled once would be refused for ever.
+        self.ask(PROGRAM, &["enable", &target]).await?;
+        self.load_agent().await?;
+        Ok(true)
+    }
+
+    async fn load_agent(&self) -> Result<(), ServiceError> {
+        let (domain, path) = (self.domain(), self.plist_path());
+        let path = path.to_string_lossy();
+        for attempt in 1..=MOST_ATTEMPTS {
+            let said = self.ask(PROGRAM, &["bootstrap", &domain, &path]).await?;
+            if said.output_of_success().is_some() {
+                return Ok(());
+            }
+            if attempt < MOST_ATTEMPTS {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+        let said = self.ask(PROGRAM, &["load", "-w", &path]).await?;
+        said.or_refused()?;
+        // `load` ends well also when it has loaded nothing.
+        match self.launchd_state().await? {
+            Some(_) => Ok(()),
+            None => Err(ServiceError::Refused {
+                command: format!("{PROGRAM} load"),
+                said: "the agent is not known afterwards".to_owned(),
+            }),
+        }
+    }
+
+    async fn unload_agent(&self) -> Result<(), ServiceError> {
+        let said = self.ask(PROGRAM, &["bootout", &self.target()]).await?;
+        if said.output_of_success().is_none() {
+            let path = self.plist_path();
+            let path = path.to_string_lossy();
+            self.ask(PROGRAM, &["unload", &path]).await?.or_refused()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the agent away; says whether there was one.
+    pub(super) async fn uninstall_agent(&self) -> Result<bool, ServiceError> {
+        let path = self.plist_path();
+        if fsio::is_link(&path) {
+            return Ok(false);
+        }
+        let was_there = path.exists();
+        if self.find(PROGRAM).is_some() && self.launchd_state().await?.is_some() {
+            self.unload_agent().await?;
+        }
+        fsio::remove_file(&path)?;
+        Ok(was_there)
+    }
+
+    /// How the agent is.
+    pub(super) async fn agent_status(&self) -> Result<ServiceStatus, ServiceError> {
+        let mut status = ServiceStatus::absent(self.platform, ServiceKind::Launchd);
+        status.installed = self.plist_path().exists();
+        let state = self.launchd_state().await?;
+        status.loaded = state.is_some();
+        status.detail = match (&state, status.installed) {
+            (Some(state), _) => {
+                let word = state.state.as_deref().unwrap_or("not running");
+                format!("launchd has it loaded: {word}")
+            }
+            (None, true) => "the agent is installed, but launchd has not loaded it".to_owned(),
+            (None, false) => status.detail,
+        };
+        let state = state.unwrap_or_default();
+        (status.running, status.pid) = (state.is_running(), state.pid);
+        if status.installed && !status.running {
+            status.hint = Some("start it: remote-sandbox-mcp watchdog install".to_owned());
+        }
+        Ok(status)
+    }
+}

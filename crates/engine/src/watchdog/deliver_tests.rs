@@ -1,0 +1,147 @@
+use std::path::Path;
+use std::sync::Mutex;
+
+use remote_sandbox_core::config::{Config, Environment, WatchdogSettings};
+use remote_sandbox_core::job::WatchPolicy;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use super::super::{Deliver, Options, USUAL_LEASE};
+use super::*;
+use crate::engine::Engine;
+use crate::store::{ForeignWatch, NewWatch, Store};
+
+/// What was delivered: the type of the event and the content of its file.
+type Seen = Arc<Mutex<Vec<(String, String)>>>;
+
+fn engine(home: &Path) -> Arc<Engine> {
+    let home = home.to_str().unwrap().to_owned();
+    let environment = Environment::from([
+        ("HOME".to_owned(), home.clone()),
+        (
+            "REMOTE_SANDBOX_MCP_HOME".to_owned(),
+            format!("{home}/state"),
+        ),
+    ]);
+    Arc::new(Engine::new(&Config::default(), &environment).unwrap())
+}
+
+fn foreign() -> ForeignWatch {
+    let order = json!({
+        "ensure_watchdog": false,
+        "policy": WatchPolicy::default(),
+        "resume": {"command": null, "plan": null},
+        "checkpoint_path": null,
+        "checkpoint_command": null,
+        "checkpoint_format": "text",
+        "max_log_lines": 80,
+        "webhook_url": null,
+        "event_command": "tell",
+        "notify_local": false,
+        "codex_wakeup": false,
+        "codex_command": null,
+    });
+    ForeignWatch {
+        principal: "local".to_owned(),
+        sandbox: "nowhere".to_owned(),
+        session: "s".to_owned(),
+        log_file: "/l".to_owned(),
+        cwd: None,
+        launch_command: String::new(),
+        run_id: None,
+        name: None,
+        metadata: None,
+        watch: NewWatch {
+            order: serde_json::from_value(order).unwrap(),
+            entry: None,
+        },
+    }
+}
+
+fn undelivered(words: &str, is_permanent: bool) -> Undelivered {
+    Undelivered {
+        words: words.to_owned(),
+        is_permanent,
+    }
+}
+
+/// One round of a watchdog whose deliveries end so.
+async fn round(engine: &Arc<Engine>, seen: &Seen, outcome: Result<(), Undelivered>) {
+    let seen = seen.clone();
+    let deliver: Deliver = Arc::new(move |parcel| {
+        let (seen, outcome) = (seen.clone(), outcome.clone());
+        Box::pin(async move {
+            let file = std::fs::read_to_string(&parcel.event_file).unwrap();
+            let word = parcel.event.event_type.word().to_owned();
+            assert_eq!(parcel.channel, Channel::Command);
+            seen.lock().unwrap().push((word, file));
+            outcome
+        })
+    });
+    let options = Options {
+        loop_sleep: Duration::from_millis(50),
+        lease: USUAL_LEASE,
+        is_once: true,
+    };
+    let settings = WatchdogSettings::default();
+    let watchdog = Watchdog::new(engine.clone(), settings, options, deliver);
+    Arc::new(watchdog)
+        .run(CancellationToken::new())
+        .await
+        .unwrap();
+}
+
+async fn change(store: &Store, change: &'static str) {
+    let changed = store.commit(move |transaction| transaction.execute(change, []));
+    assert_eq!(changed.await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn event_is_told_again_until_that_works_and_then_no_more() {
+    let home = TempDir::new().unwrap();
+    let engine = engine(home.path());
+    engine.store().add_watch(foreign()).await.unwrap();
+    let seen = Seen::default();
+    round(&engine, &seen, Err(undelivered("no way", false))).await;
+    round(&engine, &seen, Ok(())).await;
+    // The pause after the first try is not over.
+    assert_eq!(seen.lock().unwrap().len(), 1);
+    change(engine.store(), "UPDATE deliveries SET next_try = 0").await;
+    round(&engine, &seen, Ok(())).await;
+    round(&engine, &seen, Ok(())).await;
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    let (word, file) = &seen[1];
+    assert_eq!(word, "config_missing");
+    let file: serde_json::Value = serde_json::from_str(file).unwrap();
+    assert_eq!(file["event_type"], "config_missing");
+}
+
+#[tokio::test]
+async fn event_that_cannot_be_told_ends_in_the_dead_letters() {
+    let home = TempDir::new().unwrap();
+    let engine = engine(home.path());
+    engine.store().add_watch(foreign()).await.unwrap();
+    let seen = Seen::default();
+    round(&engine, &seen, Err(undelivered("no way", false))).await;
+    let last = "UPDATE deliveries SET next_try = 0, tries = 11";
+    change(engine.store(), last).await;
+    round(&engine, &seen, Err(undelivered("no way at all", false))).await;
+    round(&engine, &seen, Ok(())).await;
+    assert_eq!(seen.lock().unwrap().len(), 2);
+    let dead = engine.store().dead_letters(Some("local"), 9).await.unwrap();
+    assert_eq!(dead.len(), 1);
+    assert_eq!(dead[0].error.as_deref(), Some("no way at all"));
+}
+
+#[tokio::test]
+async fn event_that_nobody_will_ever_take_is_not_told_again() {
+    let home = TempDir::new().unwrap();
+    let engine = engine(home.path());
+    engine.store().add_watch(foreign()).await.unwrap();
+    let seen = Seen::default();
+    round(&engine, &seen, Err(undelivered("gone", true))).await;
+    let dead = engine.store().dead_letters(Some("local"), 9).await.unwrap();
+    assert_eq!(dead[0].error.as_deref(), Some("gone"));
+}
