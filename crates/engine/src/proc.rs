@@ -110,6 +110,9 @@ pub async fn capture_output(
 pub fn list_processes(arguments: &[&str]) -> String {
     let output = std::process::Command::new("ps")
         .args(arguments)
+        // Times are written in the words and the zone of whoever asks; they are compared.
+        .env("LC_ALL", "C")
+        .env("TZ", "UTC0")
         .stdin(Stdio::null())
         .output();
     output.map_or_else(

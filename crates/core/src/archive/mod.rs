@@ -10,13 +10,15 @@
 //! out of the target (absolute names, `..`) or asks for trust (sparse maps, unknown types). It hands out names; whether
 //! an entry was asked for, and where it is written, is decided elsewhere.
 
+mod error;
 mod header;
 mod number;
 mod pax;
 mod read;
 mod write;
 
-pub use read::{ArchiveError, ArchiveReader, Event, Member, MemberKind, Place};
+pub use error::ArchiveError;
+pub use read::{ArchiveReader, Event, Member, MemberKind, Place};
 pub use write::{ArchiveWriter, Precision, WriteError};
 
 /// The size of every unit of an archive.

@@ -373,6 +373,12 @@ pub const KEYS: &[Key] = &[
         "The folders that a sync may use, instead of the usual ones: at most 64 paths, absolute, `~/x`, or relative to the home directory, without `..`, and not `/` itself.",
     ),
     watchdog(
+        "enabled",
+        "true or false",
+        "true",
+        "Whether the watchdog is started and may be set up; `REMOTE_SANDBOX_WATCHDOG` wins.",
+    ),
+    watchdog(
         "allow_event_command",
         "text",
         "`config-only`",

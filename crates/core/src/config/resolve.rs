@@ -278,6 +278,7 @@ fn read_file(file: &ConfigText, environment: &Environment, config: &mut Config) 
     config.sync = sync::read_file(&fields, &mut config.problems);
     let clear_secrets = &mut config.clear_secrets;
     config.watchdog = watchdog::read_file(&fields, &mut config.problems, clear_secrets);
+    config.settings.watchdog = config.watchdog.enabled.unwrap_or(true);
     config
         .problems
         .extend(fields.unknown_keys(KeyPlace::TopLevel));

@@ -32,6 +32,8 @@ const NOTIFIER_SECRETS: [&str; 2] = ["url", "secret"];
 /// What holds for all watches.
 #[derive(Debug, Clone, Default)]
 pub struct WatchdogSettings {
+    /// Whether the user wants no watchdog; nothing when that was not said.
+    pub enabled: Option<bool>,
     /// What callers may have done at events.
     pub policy: EventPolicy,
     /// With what events are signed that are posted.
@@ -110,6 +112,7 @@ pub(super) fn read_file(
     clear_secrets.extend(credentials::in_clear_of(&fields, &[WEBHOOK_SECRET]));
     let mut keep = Keep(problems);
     WatchdogSettings {
+        enabled: keep.or_default(fields.flag("enabled")),
         policy: EventPolicy {
             allow: keep.or_default(allow(&fields)),
             commands: keep.or_default(commands(&fields)),

@@ -162,9 +162,17 @@ _ri=host
 field "boot:$_rboot"
 field "now:$(date +%s 2>/dev/null)"
 if command -v tmux >/dev/null 2>&1; then
-  field "tmux:yes"
-  sessions() { tmux list-sessions -F '#{session_name}' | head -c 65536; }
-  blob sessions sessions
+  # A server that cannot be asked is not one without sessions.
+  if _rx=$(LC_ALL=C tmux list-sessions -F '#{session_name}' 2>&1); then
+    field "tmux:yes"
+    sessions() { printf '%s\n' "$_rx" | head -c 65536; }
+    blob sessions sessions
+  else
+    case $_rx in
+    *'no server running'* | *'o such file or directory'* | *'no sessions'* | *'onnection refused'*) field "tmux:yes" ;;
+    *) field "tmux:no" ;;
+    esac
+  fi
 else
   field "tmux:no"
 fi

@@ -22,7 +22,8 @@ start_of() {
   else
     _rx=$(ps -o stat= -p "$1" 2>/dev/null)
     case $_rx in '' | Z*) return 1 ;; esac
-    _rstart=$(ps -o lstart= -p "$1" 2>/dev/null | tr -cs 'A-Za-z0-9' '-')
+    # Written in local time otherwise, and the runner has the variables of its caller.
+    _rstart=$(LC_ALL=C TZ=UTC0 ps -o lstart= -p "$1" 2>/dev/null | tr -cs 'A-Za-z0-9' '-')
   fi
   [ -n "$_rstart" ]
 }

@@ -360,6 +360,8 @@ impl Next<'_> {
                 self.interrupted();
             }
             Phase::Resuming => self.resume_failed(),
+            // Somebody has allowed it since.
+            Phase::Interrupted { due: None } if self.policy.may_resume() => self.interrupted(),
             Phase::Interrupted { due } => {
                 // A clock that was set back must not put the resume off by more than its pause.
                 let latest = self

@@ -243,6 +243,7 @@ fn push_launch(script: &mut String, spec: &JobSpec) {
     }
     script.push_str(
         "[ -z \"$_rvisible\" ] || export \"$_rvisible=$_rdevices\"\n\
+         [ \"$_rvisible\" != CUDA_VISIBLE_DEVICES ] || export CUDA_DEVICE_ORDER=PCI_BUS_ID\n\
          [ \"$_rvisible\" != ROCR_VISIBLE_DEVICES ] || unset HIP_VISIBLE_DEVICES\n\
          case $_rsh in */bash) exec \"$_rsh\" --norc --posix -c \"$_rwait\" sh \"$@\";; esac\n\
          exec \"$_rsh\" -c \"$_rwait\" sh \"$@\"\n)\n",

@@ -3,7 +3,7 @@
 /// What stands for a part that is not shown.
 const HIDDEN: &str = "***";
 
-/// The address without the user in it and without the values of its query: both often are passwords.
+/// The address without the user in it, its path and the values of its query: each of them often is a password.
 pub fn shown_webhook(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -22,11 +22,20 @@ pub fn shown_webhook(url: &str) -> String {
         None => shown.push_str(authority),
     }
     let (target, _) = target.split_once('#').unwrap_or((target, ""));
-    let Some((path, query)) = target.split_once('?') else {
-        shown.push_str(target);
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (target, None),
+    };
+    match path {
+        "" | "/" => shown.push_str(path),
+        _ => {
+            shown.push('/');
+            shown.push_str(HIDDEN);
+        }
+    }
+    let Some(query) = query else {
         return shown;
     };
-    shown.push_str(path);
     for (place, pair) in query.split('&').enumerate() {
         shown.push(if place == 0 { '?' } else { '&' });
         match pair.split_once('=') {
@@ -49,15 +58,19 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case("https://hooks.example.org/a/b", "https://hooks.example.org/a/b")]
-    #[case("https://me:pass@example.org:8443/x", "https://***@example.org:8443/x")]
+    #[case("https://hooks.example.org/a/b", "https://hooks.example.org/***")]
+    #[case("https://hooks.example.org/", "https://hooks.example.org/")]
+    #[case(
+        "https://me:pass@example.org:8443/x",
+        "https://***@example.org:8443/***"
+    )]
     #[case(
         "https://example.org/x?token=abc&to=me#part",
-        "https://example.org/x?token=***&to=***"
+        "https://example.org/***?token=***&to=***"
     )]
     #[case("http://example.org?abc", "http://example.org?***")]
     #[case("http://a@b@example.org", "http://***@example.org")]
-    #[case("http://example.org/a@b", "http://example.org/a@b")]
+    #[case("http://example.org/a@b", "http://example.org/***")]
     #[case("", "")]
     fn webhook_is_shown_without_what_lets_somebody_in(#[case] url: &str, #[case] shown: &str) {
         assert_eq!(shown_webhook(url), shown);

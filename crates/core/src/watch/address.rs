@@ -290,8 +290,8 @@ fn judge_v6(address: Ipv6Addr) -> AddressKind {
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => AddressKind::Unspecified,
         [0, 0, 0, 0, 0, 0, 0, 1] => AddressKind::Loopback,
-        // Amazon's.
-        [0xfd00, 0x0ec2, ..] => AddressKind::Metadata,
+        // Those of Amazon, Oracle and Scaleway, and Google's.
+        [0xfd00, 0x0ec2 | 0x00c1 | 0x0042, ..] | [0xfd20, 0x00ce, ..] => AddressKind::Metadata,
         [0xfe80..=0xfebf, ..] => AddressKind::LinkLocal,
         [0xff00..=0xffff, ..] => AddressKind::Multicast,
         _ => AddressKind::Usual,

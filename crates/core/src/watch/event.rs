@@ -170,7 +170,12 @@ impl EventDraft {
         );
         let checkpoint = first_bytes(facts.checkpoint_text, LONGEST_EVENT_TEXT);
         put("checkpoint_text", json!(checkpoint));
-        let words = prompt(event_type, &summary, facts);
+        // The words of an error may be the host's own: an agent gets them as data.
+        let plain = WatchFacts {
+            error: None,
+            ..*facts
+        };
+        let words = prompt(event_type, &self::summary(event, &plain), facts);
         put("suggested_codex_prompt", json!(words));
         for (key, value) in particulars(event, facts) {
             put(key, value);

@@ -55,6 +55,9 @@ pub fn prompt(event_type: EventType, summary: &str, facts: &WatchFacts<'_>) -> S
             first_bytes(&plan, LONGEST_PLAN),
         );
     }
+    if let Some(error) = facts.error {
+        push_block(&mut text, "What was said", &clean_line(error, LONGEST_LINE));
+    }
     let log = clean_text(facts.log_tail.as_bytes());
     push_block(&mut text, "Latest log tail", last_bytes(&log, LONGEST_LOG));
     let checkpoint = clean_text(facts.checkpoint_text.as_bytes());

@@ -115,3 +115,18 @@ proptest! {
         prop_assert_eq!(names(&text), names(&plain));
     }
 }
+
+#[test]
+fn words_of_an_error_stand_between_fences() {
+    let order = order();
+    let facts = WatchFacts {
+        error: Some("do X now"),
+        ..facts(&order)
+    };
+    let event = crate::job::WatchEvent::SshUnreachable { failures: 2 };
+    let draft = super::super::EventDraft::new(&event, &facts);
+    let text = draft.payload["suggested_codex_prompt"].as_str().unwrap();
+    assert!(text.contains("do X now"), "{text}");
+    let is_outside = outside(text).iter().any(|line| line.contains("do X now"));
+    assert!(!is_outside, "{text}");
+}

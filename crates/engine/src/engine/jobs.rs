@@ -158,6 +158,7 @@ impl Engine {
             grep: None,
         };
         let mut ended = None;
+        self.end_resumes(&row).await?;
         if !row.attempt.state.is_terminal() {
             self.record(&BeginRow {
                 principal,
@@ -185,6 +186,18 @@ impl Engine {
         let found = Found::Ours(Box::new(row));
         let report = self.look_at_task(&found, &wanted, None).await?;
         Ok(JobStopReport { report, ended })
+    }
+
+    /// Has the watchdog not resume what somebody wants to be over.
+    async fn end_resumes(&self, row: &JobRow) -> Result<(), Failure> {
+        let may_come_back = matches!(
+            row.attempt.state,
+            JobState::Lost { .. } | JobState::NotStarted | JobState::Starting
+        );
+        if let Some(watch) = row.watch_id.filter(|_| may_come_back) {
+            self.store().cancel_watch(watch, &row.principal).await?;
+        }
+        Ok(())
     }
 
     /// How the jobs of this principal stand, the newest first, at most so many. Those that are not over are looked

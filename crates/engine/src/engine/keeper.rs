@@ -129,8 +129,10 @@ impl Engine {
             Ok(Ok(Ok(warning))) => warning,
             Ok(Ok(Err(failure))) => Some(failure.masked(&self.mask).message),
             Ok(Err(_)) => Some("looking for the watchdog broke off".to_owned()),
-            // It is being started.
-            Err(_) => None,
+            Err(_) => Some(
+                "the watchdog is still being started; `remote-sandbox-mcp watchdog status` shows whether it runs"
+                    .to_owned(),
+            ),
         }
     }
 
@@ -142,7 +144,8 @@ impl Engine {
             return;
         }
         let counts = self.store().watch_counts(None).await;
-        let has_watches = counts.is_ok_and(|counts| counts.active > 0);
+        let has_watches =
+            counts.is_ok_and(|counts| counts.active > 0 || counts.pending_deliveries > 0);
         if let Err(failure) = self.keeper.bring_back(self.store(), has_watches).await {
             tracing::warn!("the watchdog does not come back: {}", failure.message);
         }

@@ -63,6 +63,7 @@ impl Engine {
         for old in new {
             match order_of(old) {
                 Ok(order) => {
+                    let order = self.allowed(old, order);
                     if !keys.contains_key(&old.sandbox) {
                         let key = self.key_for(&old.sandbox, &sandboxes).await;
                         keys.insert(old.sandbox.clone(), key);
@@ -80,6 +81,20 @@ impl Engine {
             }
         }
         Ok(TakeOver::Taken(self.store().take_over(watches).await?))
+    }
+
+    /// What of a watch the user allows now; the package asked nobody.
+    fn allowed(&self, old: &OldWatch, mut order: WatchOrder) -> WatchOrder {
+        if let Err(refusal) = self.events.check(&order) {
+            tracing::warn!(
+                watch = old.id,
+                "its event_command and webhook_url are left out: {refusal}; {}",
+                refusal.hint()
+            );
+            order.event_command = None;
+            order.webhook_url = None;
+        }
+        order
     }
 
     fn taken(&self, old: &OldWatch, order: WatchOrder, entry: Option<String>) -> TakenWatch {

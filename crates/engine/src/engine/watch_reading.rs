@@ -146,6 +146,8 @@ impl Engine {
                 let mut made = self.made.lock().await;
                 Ok(made.entry(entry.clone()).or_insert(sandbox).clone())
             }
+            // The same name may mean another host in our own configuration.
+            Err(failure) if self.kept_key(&row.sandbox).as_ref() != Some(entry) => Err(failure),
             Err(failure) => self.sandbox(Some(&row.sandbox)).map_err(|_| failure),
         }
     }

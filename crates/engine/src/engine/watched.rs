@@ -100,7 +100,7 @@ impl Engine {
     }
 
     /// The key under which the entry of a sandbox of our configuration is kept when it is.
-    pub(super) fn kept_key(&self, name: &str) -> Option<String> {
+    pub(crate) fn kept_key(&self, name: &str) -> Option<String> {
         let kept = kept_entry(self.config_named(name)?);
         kept.ok().map(|kept| key_of(&kept))
     }

@@ -283,13 +283,12 @@ impl Engine {
         loop {
             let events = store.events(principal, watch, after, query.most).await?;
             if !events.is_empty() || clock::instant() >= until {
-                let last = store.last_event(principal).await?;
                 // Whoever goes on after the last one that is shown misses none.
                 let shown = events.iter().map(|event| event.id).max();
                 return Ok(EventReport {
                     last: match query.after {
                         Some(after) => shown.unwrap_or(after),
-                        None => shown.unwrap_or(last),
+                        None => shown.unwrap_or(first),
                     },
                     events,
                     is_watchdog_alive: super::keeper::is_watchdog_alive(store).await,

@@ -192,7 +192,11 @@ pub(crate) async fn settle(
     let Sighting::Seen(observation) = sighting else {
         return Ok(Seen::new(row));
     };
-    if verdict.state == JobState::Starting && is_abandoned(&row) {
+    // A resume is sent again by the watchdog that decided it, not made void by whoever looks.
+    if verdict.state == JobState::Starting
+        && is_abandoned(&row)
+        && !store.is_resuming(&row.id).await?
+    {
         match bar(sandbox, &row).await? {
             VoidVerdict::NeverBegan => verdict.state = JobState::NotStarted,
             VoidVerdict::Began => {

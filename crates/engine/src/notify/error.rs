@@ -158,11 +158,17 @@ pub enum DeliveryError {
     Closed,
 }
 
+fn is_agent(what: &str) -> bool {
+    ["codex", "claude", "codex_command", "claude_command"].contains(&what)
+}
+
 impl DeliveryError {
     /// Whether it is certain that trying again cannot help: nobody is to be told, or the other side refuses this request.
     pub fn is_permanent(&self) -> bool {
         match self {
             DeliveryError::Nothing(_) | DeliveryError::UnknownNotifier(_) => true,
+            // It was told; to wake it again would do everything twice.
+            DeliveryError::CommandTooSlow { what, .. } => is_agent(what),
             DeliveryError::Status { status, .. } => {
                 (400..500).contains(status) && !matches!(status, 408 | 425 | 429)
             }

@@ -27,7 +27,7 @@ use surroundings::Surroundings;
 
 /// How many deliveries are under way at the same time, and how many woken agents.
 const PLACES: usize = 8;
-const AGENT_PLACES: usize = 4;
+pub(crate) const AGENT_PLACES: usize = 4;
 
 /// How long each kind of delivery may take.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +61,7 @@ pub struct NotifySettings {
     /// The certificates of the system, read at the first use.
     tls: OnceCell<Arc<ClientConfig>>,
     places: Semaphore,
+    command_places: Semaphore,
     agent_places: Semaphore,
 }
 
@@ -84,6 +85,7 @@ impl NotifySettings {
             limits: Limits::default(),
             tls: OnceCell::new(),
             places: Semaphore::new(PLACES),
+            command_places: Semaphore::new(PLACES),
             agent_places: Semaphore::new(AGENT_PLACES),
         }
     }
@@ -106,6 +108,7 @@ pub async fn deliver(
 ) -> Result<(), DeliveryError> {
     let places = match channel {
         Channel::Codex | Channel::Claude => &settings.agent_places,
+        Channel::Command => &settings.command_places,
         _ => &settings.places,
     };
     let _place = places.acquire().await.map_err(|_| DeliveryError::Closed)?;

@@ -12,7 +12,7 @@ use crate::clock;
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A watchdog that runs says so at least this often, also after the machine slept.
-const PATIENCE: Duration = Duration::from_secs(6);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long a watchdog may take to say for the first time that it lives.
 const FIRST_WORD: Duration = Duration::from_secs(2);

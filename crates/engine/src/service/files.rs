@@ -4,6 +4,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use remote_sandbox_core::service::CopyName;
+
 use super::{Service, ServiceError};
 use crate::fsio::{self, FileError};
 
@@ -95,10 +97,22 @@ impl Service {
     /// Every text that points to a copy of the program, that of the process first.
     pub(super) fn definitions(&self) -> Vec<String> {
         let files = [self.record_path(), self.plist_path(), self.unit_path()];
-        files
-            .iter()
-            .filter_map(|file| read_definition(file))
-            .collect()
+        let own = files.iter().filter(|file| !self.is_foreign(file));
+        own.filter_map(|file| read_definition(file)).collect()
+    }
+
+    /// Whether a file sets up the watchdog of another state folder: there is one service for a user, and it stays theirs.
+    pub(super) fn is_foreign(&self, file: &Path) -> bool {
+        let copies = self.state.join("bin");
+        // As it is written there, where some characters are escaped; those that are never are enough.
+        let plain = |text: &str| -> String {
+            let is_plain = |c: &char| c.is_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
+            text.chars().filter(is_plain).collect()
+        };
+        let own = plain(&format!("{}/", copies.to_string_lossy()));
+        let named =
+            |text: String| CopyName::named_in(&text).is_some() && !plain(&text).contains(&own);
+        read_definition(file).is_some_and(named)
     }
 
     /// Makes sure that nobody else changes the service meanwhile; the lock goes with the file.

@@ -114,6 +114,9 @@ impl Service {
         if fsio::is_link(&path) {
             return Ok(false);
         }
+        if self.is_foreign(&path) {
+            return Ok(false);
+        }
         let was_there = path.exists();
         if self.find(PROGRAM).is_some() && self.launchd_state().await?.is_some() {
             self.unload_agent().await?;

@@ -283,16 +283,15 @@ async fn uninstall_leaves_nothing(#[case] platform: Platform, #[case] home: &str
 }
 
 #[tokio::test]
-async fn uninstall_works_when_no_manager_answers() {
+async fn uninstall_leaves_everything_when_no_manager_answers() {
     let stage = Stage::new(Platform::Linux);
     stage.service().install(true).await.unwrap();
     stage.set("no-manager");
-    let wanted = stage.home.join(".config/systemd/user/default.target.wants");
-    fs::create_dir(&wanted).unwrap();
-    symlink("../x", wanted.join(SYSTEMD_UNIT)).unwrap();
-    stage.service().uninstall().await.unwrap();
-    assert_eq!(stage.files(), Vec::<std::path::PathBuf>::new());
-    assert!(!wanted.exists());
+    let before = stage.files();
+    // What runs could not be ended, and nobody would find it any more.
+    let error = stage.service().uninstall().await.unwrap_err();
+    assert!(error.to_string().contains("disable --now"), "{error}");
+    assert_eq!(stage.files(), before);
 }
 
 #[rstest]
@@ -388,4 +387,26 @@ async fn no_secret_is_in_any_file_argument_or_variable(#[case] platform: Platfor
     for text in texts {
         assert!(!text.contains(CANARY), "{text}");
     }
+}
+
+#[rstest]
+#[case::launchd(Platform::MacOs)]
+#[case::systemd(Platform::Linux)]
+#[tokio::test]
+async fn service_of_another_state_folder_is_left_alone(#[case] platform: Platform) {
+    let mut stage = Stage::new(platform);
+    stage.service().install(true).await.unwrap();
+    let (_, path) = stage.service().best();
+    let before = fs::read_to_string(&path).unwrap();
+    let other = stage.folder.path().join("other");
+    let name = "REMOTE_SANDBOX_MCP_HOME".to_owned();
+    stage
+        .environment
+        .insert(name, other.to_str().unwrap().to_owned());
+    let service = stage.service();
+    assert!(service.is_foreign(&path));
+    assert_eq!(service.uninstall().await.unwrap().removed, []);
+    assert_eq!(fs::read_to_string(&path).unwrap(), before);
+    let kind = service.choose().await.kind;
+    assert_eq!(kind, super::ServiceKind::Detached);
 }

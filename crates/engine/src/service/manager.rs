@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use remote_sandbox_core::config::Platform;
 use remote_sandbox_core::output::clean_line;
 use tokio::io::AsyncReadExt as _;
 
@@ -28,6 +29,8 @@ const HANDED_ON: [&str; 6] = [
     "XDG_RUNTIME_DIR",
     "DBUS_SESSION_BUS_ADDRESS",
 ];
+
+const RUNTIME_FOLDER: &str = "XDG_RUNTIME_DIR";
 
 /// What one said.
 #[derive(Debug)]
@@ -95,9 +98,21 @@ impl Service {
         let value = |name: &str| self.environment.get(name).cloned();
         let variables = HANDED_ON.into_iter();
         let variables = variables.filter_map(|name| Some((name.to_owned(), value(name)?)));
+        let folder = self.runtime_folder();
+        let folder = folder.map(|folder| (RUNTIME_FOLDER.to_owned(), folder));
         // Words that are read by a program should be in the language it knows.
         let language = ("LC_ALL".to_owned(), "C".to_owned());
+        let variables = variables.chain(folder);
         variables.chain(std::iter::once(language)).collect()
+    }
+
+    /// Where the user's manager is found, when the client did not hand that on: many hand on very little.
+    pub(super) fn runtime_folder(&self) -> Option<String> {
+        if self.platform != Platform::Linux || self.environment.contains_key(RUNTIME_FOLDER) {
+            return None;
+        }
+        let folder = format!("/run/user/{}", rustix::process::getuid().as_raw());
+        Path::new(&folder).is_dir().then_some(folder)
     }
 }
 

@@ -209,8 +209,11 @@ impl Service {
     }
 
     async fn choose(&self) -> Choice {
-        let (kind, _) = self.best();
+        let (kind, file) = self.best();
         let why_not = match kind {
+            _ if self.is_foreign(&file) => {
+                Some("the service belongs to another state folder".to_owned())
+            }
             ServiceKind::Launchd if self.find("launchctl").is_some() => None,
             ServiceKind::Launchd => Some("`launchctl` is not on the PATH".to_owned()),
             _ => self.no_systemd().await,

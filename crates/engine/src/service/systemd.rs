@@ -82,10 +82,19 @@ impl Service {
             // Somebody has masked it; that is not ours to undo.
             return Ok(false);
         }
-        let was_there = path.exists();
-        if !was_there || self.no_systemd().await.is_some() {
+        if self.is_foreign(&path) {
+            return Ok(false);
+        }
+        if !path.exists() {
             self.remove_unit()?;
-            return Ok(was_there);
+            return Ok(false);
+        }
+        if let Some(said) = self.no_systemd().await {
+            // What runs would go on, and nobody would know of it any more.
+            return Err(ServiceError::Refused {
+                command: format!("systemctl --user disable --now {SYSTEMD_UNIT}"),
+                said,
+            });
         }
         let ended = self.systemctl(&["disable", "--now", SYSTEMD_UNIT]).await?;
         self.remove_unit()?;

@@ -59,11 +59,28 @@ pub struct DeadLetter {
     pub error: Option<String>,
 }
 
+/// How long a delivery may take: those that take long must not stand in the way of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// A post or a notice.
+    Quick = 0,
+    /// A command of the user.
+    Command = 1,
+    /// An agent that is woken.
+    Agent = 2,
+}
+
+impl Pace {
+    /// All of them.
+    pub const ALL: [Pace; 3] = [Pace::Quick, Pace::Command, Pace::Agent];
+}
+
 impl Store {
     /// What is to be told now, of all principals, the oldest first, at most so many.
     pub async fn due_deliveries(
         &self,
         now: Duration,
+        pace: Pace,
         most: usize,
     ) -> Result<Vec<DueDelivery>, StoreError> {
         let most = i64::try_from(most).unwrap_or(MOST_ROWS).min(MOST_ROWS);
@@ -73,10 +90,11 @@ impl Store {
                 "SELECT {COLUMNS}, d.channel, d.tries, w.order_json FROM deliveries d
                 JOIN events e ON e.id = d.event LEFT JOIN watches w ON w.id = e.watch
                 WHERE d.status = 'pending' AND (d.next_try <= ?1 OR d.next_try > ?2)
+                AND CASE WHEN d.channel IN ('codex', 'claude') THEN 2 WHEN d.channel = 'command' THEN 1 ELSE 0 END = ?4
                 ORDER BY d.next_try, d.event LIMIT ?3"
             );
             let mut statement = transaction.prepare(&query)?;
-            let values = params![milliseconds(now), future, most];
+            let values = params![milliseconds(now), future, most, pace as i64];
             statement.query_map(values, read_due)?.collect()
         })
         .await

@@ -338,7 +338,19 @@ impl Store {
         .await
     }
 
-    /// Jobs of which the last attempt was over before a time, the oldest first; of everybody when no principal is named.
+    /// Whether the watchdog has decided to resume a job and its outcome is not known.
+    pub async fn is_resuming(&self, id: &JobId) -> Result<bool, StoreError> {
+        let id = id.to_string();
+        self.read(move |transaction| {
+            let query = "SELECT EXISTS (SELECT 1 FROM watches WHERE job = ?1 AND status = 'active'
+                AND json_extract(history, '$.phase.phase') = 'resuming')";
+            transaction.query_row(query, [&id], |row| row.get(0))
+        })
+        .await
+    }
+
+    /// Jobs of which the last attempt was over before a time and that nobody watches any more, the oldest first; of everybody
+    /// when no principal is named.
     pub async fn old_jobs(
         &self,
         principal: Option<&str>,
@@ -351,6 +363,7 @@ impl Store {
         self.read(move |transaction| {
             let query = format!(
                 "SELECT {COLUMNS} FROM {ROWS} WHERE a.ended <= ?1
+                AND NOT EXISTS (SELECT 1 FROM watches w WHERE w.job = j.id AND w.status = 'active')
                 AND (?2 IS NULL OR j.principal = ?2) AND (?3 IS NULL OR j.sandbox = ?3)
                 ORDER BY a.ended LIMIT ?4"
             );

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 pub use aside::damaged_files;
-pub use deliveries::{DeadLetter, DeliveryOutcome, DueDelivery};
+pub use deliveries::{DeadLetter, DeliveryOutcome, DueDelivery, Pace};
 pub use error::StoreError;
 pub use events::{EventRow, NewEvent};
 pub use jobs::{AttemptRow, JobRow, NewAttempt, NewJob, StartedJob, WatchId};

@@ -4,8 +4,8 @@ use tempfile::TempDir;
 
 use super::super::testing::order;
 use super::super::{
-    BegunResume, DeliveryOutcome, Fence, LookNote, NewAttempt, NewEvent, Noted, ResumeOrder,
-    WatchedSandbox,
+    BegunResume, DeliveryOutcome, DueDelivery, Fence, LookNote, NewAttempt, NewEvent, Noted, Pace,
+    ResumeOrder, WatchedSandbox,
 };
 use super::*;
 
@@ -171,10 +171,7 @@ async fn look_is_written_down_with_its_events_and_deliveries_or_not_at_all() {
     assert_eq!(watch.status, WatchStatus::Completed);
     assert_eq!(watch.last_summary.as_deref(), Some("it is completed"));
     assert_eq!(watch.last_exit_code, Some(3));
-    assert_eq!(
-        store.due_deliveries(clock::wall(), 10).await.unwrap().len(),
-        4
-    );
+    assert_eq!(due(&store, clock::wall()).await.len(), 4);
     let again = store.note_looks(&fence, vec![over]).await.unwrap();
     assert!(matches!(again[0], Noted::Over), "{again:?}");
 }
@@ -283,6 +280,15 @@ async fn watch_that_was_ended_is_not_looked_at_and_keeps_its_end() {
     assert_eq!((counts.active, counts.cancelled), (0, 1));
 }
 
+/// What is due, whatever its pace.
+async fn due(store: &Store, at: Duration) -> Vec<DueDelivery> {
+    let mut all = Vec::new();
+    for pace in Pace::ALL {
+        all.extend(store.due_deliveries(at, pace, 9).await.unwrap());
+    }
+    all
+}
+
 #[tokio::test]
 async fn delivery_is_tried_until_it_is_done_or_dead() {
     let (_folder, store, fence) = store().await;
@@ -290,9 +296,9 @@ async fn delivery_is_tried_until_it_is_done_or_dead() {
     let mut told = note(id);
     told.events = vec![event("alarm")];
     store.note_looks(&fence, vec![told]).await.unwrap();
-    let due = store.due_deliveries(clock::wall(), 9).await.unwrap();
-    assert_eq!(due[0].order.as_ref(), Some(&order()));
-    let number = due[0].event.id;
+    let first = due(&store, clock::wall()).await;
+    assert_eq!(first[0].order.as_ref(), Some(&order()));
+    let number = first[0].event.id;
     let at = clock::wall() + Duration::from_secs(10);
     let again = DeliveryOutcome::Again {
         at,
@@ -302,15 +308,9 @@ async fn delivery_is_tried_until_it_is_done_or_dead() {
         |channel: &'static str, outcome| store.note_delivery(&fence, number, channel, outcome);
     note("local", DeliveryOutcome::Done).await.unwrap();
     note("webhook", again).await.unwrap();
-    assert!(
-        store
-            .due_deliveries(clock::wall(), 9)
-            .await
-            .unwrap()
-            .is_empty()
-    );
-    let due = store.due_deliveries(at, 9).await.unwrap();
-    assert_eq!((due.len(), due[0].tries), (1, 1));
+    assert!(due(&store, clock::wall()).await.is_empty());
+    let again = due(&store, at).await;
+    assert_eq!((again.len(), again[0].tries), (1, 1));
     let dead = DeliveryOutcome::Dead {
         error: "no".to_owned(),
     };

@@ -18,6 +18,8 @@ pub(super) struct Decision {
     /// Directories of the target that give way to something else.
     replaced: Vec<RelPath>,
     something_gives_way: bool,
+    /// Files and links that stay as they are, when all of the target does.
+    all_kept: Option<u64>,
     source_entries: u64,
     target_files: u64,
 }
@@ -29,9 +31,16 @@ impl Decision {
         let mut summary = Summary::default();
         let mut replaced = Vec::new();
         let mut something_gives_way = false;
+        let mut all_kept = Some(0);
         for action in plan.by_ref() {
             let action = action.map_err(|error| out_of_order(&error))?;
             summary.add(&action);
+            all_kept = match &action {
+                Action::Keep { entry } => {
+                    all_kept.map(|kept| kept + u64::from(!entry.kind.is_directory()))
+                }
+                _ => None,
+            };
             if let Some(target) = gives_way(&action) {
                 something_gives_way = true;
                 if target.kind.is_directory() {
@@ -44,9 +53,15 @@ impl Decision {
             summary,
             replaced,
             something_gives_way,
+            all_kept,
             source_entries: seen.source_entries,
             target_files: seen.target_files,
         })
+    }
+
+    /// How many files and links there are, when nothing at all has to be done.
+    pub(super) fn all_kept(&self) -> Option<u64> {
+        self.all_kept
     }
 
     /// What has to be removed before anything is sent: what stands where something of another kind comes, and what is

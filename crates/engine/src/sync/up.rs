@@ -83,8 +83,9 @@ pub(super) async fn upload(
     tidy::clear_there(sides, decision, &mut upload.outcome).await?;
     progress.enter(Phase::Uploading);
     let keep_dirlinks = sides.request.keep_dirlinks;
+    let far = decision.all_kept().is_none().then(|| sides.far.iter());
     let regions = Regions::of(
-        sides.far.iter(),
+        far.into_iter().flatten(),
         sides.far_device,
         &sides.far_mounts,
         keep_dirlinks,
@@ -120,6 +121,10 @@ impl Upload<'_> {
         decision: &Decision,
         regions: &Regions,
     ) -> Result<(), Failure> {
+        if let Some(files) = decision.all_kept() {
+            self.outcome.unchanged_files = files;
+            return Ok(());
+        }
         let mut stager = Stager::new(self.token.clone(), regions);
         for action in self.sides.plan() {
             let action = action.map_err(|error| out_of_order(&error))?;

@@ -30,8 +30,22 @@ pub(crate) fn mark_of(pid: u32) -> Option<ProcessMark> {
     Some(ProcessMark {
         pid,
         start,
-        boot: String::from_utf8_lossy(&boot).trim().to_owned(),
+        boot: format!(
+            "{}{}",
+            String::from_utf8_lossy(&boot).trim(),
+            process_space()
+        ),
     })
+}
+
+/// Within a container numbers mean other processes, so they count as those of another machine.
+#[cfg(target_os = "linux")]
+fn process_space() -> String {
+    let space = rustix::fs::readlink("/proc/self/ns/pid", Vec::new());
+    space.map_or_else(
+        |_| String::new(),
+        |space| format!(" {}", space.to_string_lossy()),
+    )
 }
 
 /// The start time in ticks since the machine began; none for a process that has ended.

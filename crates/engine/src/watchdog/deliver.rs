@@ -12,9 +12,10 @@ use super::files::record_of;
 use super::{Held, Parcel, Undelivered, Watchdog};
 use crate::clock;
 use crate::failpoint;
-use crate::store::{DeliveryOutcome, DueDelivery};
+use crate::notify::AGENT_PLACES;
+use crate::store::{DeliveryOutcome, DueDelivery, Pace};
 
-/// Deliveries that are under way at the same time; as many more that wake an agent, which takes long.
+/// Deliveries of one pace that are under way at the same time; agents have fewer places.
 const MOST_AT_ONCE: usize = 8;
 
 /// Deliveries that are looked up at once.
@@ -26,13 +27,17 @@ const LAST_RESORT: Duration = Duration::from_secs(31 * 60);
 /// How long to wait for a word that there is something to deliver.
 const PAUSE: Duration = Duration::from_secs(2);
 
+/// How long to wait before an outcome that could not be written down is written again.
+const NOTE_PAUSE: Duration = Duration::from_secs(5);
+
 /// Which deliveries are under way.
 type UnderWay = JoinSet<(u64, String)>;
 
 /// Places for deliveries.
 struct Places {
     quick: Arc<Semaphore>,
-    slow: Arc<Semaphore>,
+    commands: Arc<Semaphore>,
+    agents: Arc<Semaphore>,
 }
 
 impl Watchdog {
@@ -40,7 +45,8 @@ impl Watchdog {
     pub(super) async fn deliver_all(self: &Arc<Self>, held: &Held) {
         let places = Places {
             quick: Arc::new(Semaphore::new(MOST_AT_ONCE)),
-            slow: Arc::new(Semaphore::new(MOST_AT_ONCE)),
+            commands: Arc::new(Semaphore::new(MOST_AT_ONCE)),
+            agents: Arc::new(Semaphore::new(AGENT_PLACES)),
         };
         let mut under_way: UnderWay = JoinSet::new();
         let mut keys = BTreeSet::new();
@@ -67,13 +73,16 @@ impl Watchdog {
 
     /// Delivers once what is due now.
     pub(super) async fn deliver_due(self: &Arc<Self>, held: &Held) {
-        match self.store().due_deliveries(clock::wall(), MOST_DUE).await {
-            Ok(due) => {
-                for delivery in due {
-                    self.deliver_one(held, delivery).await;
+        for pace in Pace::ALL {
+            let due = self.store().due_deliveries(clock::wall(), pace, MOST_DUE);
+            match due.await {
+                Ok(due) => {
+                    for delivery in due {
+                        self.deliver_one(held, delivery).await;
+                    }
                 }
+                Err(error) => held.note(&error),
             }
-            Err(error) => held.note(&error),
         }
     }
 
@@ -84,20 +93,25 @@ impl Watchdog {
         under_way: &mut UnderWay,
         keys: &mut BTreeSet<(u64, String)>,
     ) {
-        let due = match self.store().due_deliveries(clock::wall(), MOST_DUE).await {
-            Ok(due) => due,
-            Err(error) => return held.note(&error),
-        };
-        for delivery in due {
+        // What is under way is among them, and must not hide what comes behind it.
+        let most = MOST_DUE + keys.len();
+        let mut due = Vec::new();
+        for pace in Pace::ALL {
+            match self.store().due_deliveries(clock::wall(), pace, most).await {
+                Ok(found) => due.extend(found.into_iter().map(|delivery| (pace, delivery))),
+                Err(error) => return held.note(&error),
+            }
+        }
+        for (pace, delivery) in due {
             let key = (delivery.event.id, delivery.channel.clone());
             if keys.contains(&key) {
                 continue;
             }
-            let is_slow = matches!(
-                Channel::parse(&delivery.channel),
-                Some(Channel::Codex | Channel::Claude)
-            );
-            let place = if is_slow { &places.slow } else { &places.quick };
+            let place = match pace {
+                Pace::Quick => &places.quick,
+                Pace::Command => &places.commands,
+                Pace::Agent => &places.agents,
+            };
             // The rest comes when one of those under way is done.
             let Ok(permit) = place.clone().try_acquire_owned() else {
                 continue;
@@ -137,11 +151,18 @@ impl Watchdog {
         if let DeliveryOutcome::Dead { error } = &outcome {
             tracing::warn!(event, channel = word, "an event is not told: {error}");
         }
-        let noted = self
-            .store()
-            .note_delivery(&held.fence, event, &word, outcome);
-        if let Err(error) = noted.await {
+        // Without the note it would be told again at once, and for as long as the disk is full.
+        loop {
+            let outcome = outcome.clone();
+            let noted = self
+                .store()
+                .note_delivery(&held.fence, event, &word, outcome);
+            let Err(error) = noted.await else { return };
             held.note(&error);
+            if held.over.is_cancelled() {
+                return;
+            }
+            tokio::time::sleep(NOTE_PAUSE).await;
         }
     }
 

@@ -77,7 +77,9 @@ pub(super) async fn look_at_all(
             },
         });
     }
-    read_more(sandbox, tasks, &mut readings).await;
+    // What is not there by then is read at the next look; all that was seen must be written down.
+    let reading = read_more(sandbox, tasks, &mut readings);
+    let _ = tokio::time::timeout(MORE_LIMIT, reading).await;
     Ok(readings
         .into_iter()
         .zip(tasks)
@@ -164,6 +166,9 @@ async fn read(
 }
 
 /// Brings the end of logs that grew by more than the first look brings, and of those that were begun anew.
+/// How long reading more of logs may take.
+const MORE_LIMIT: Duration = Duration::from_secs(60);
+
 async fn read_more(
     sandbox: &dyn Sandbox,
     tasks: &[WatchedTask],

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::job::{
-    JobState, Phase, Step, UnknownReason, WatchEnd, WatchEvent, WatchInput, step,
+    JobState, Phase, Step, UnknownReason, WatchEnd, WatchEvent, WatchInput, WatchOrder, step,
 };
 use remote_sandbox_core::watch::{Channel, EventDraft, WatchFacts, channels};
 
@@ -153,6 +153,7 @@ impl Watchdog {
         let written = written.or(watch.checkpoint_updated);
         let age = written.map(|written| clock::wall().saturating_sub(written).as_secs());
         let error = found.error.as_deref();
+        let order = self.shown_order(&watch.order);
         let facts = WatchFacts {
             watch_id: watch.id.number(),
             run_id: watch.run_id.as_deref(),
@@ -160,7 +161,7 @@ impl Watchdog {
             sandbox: &watch.sandbox,
             session: &watch.session,
             log_file: &watch.log_file,
-            order: &watch.order,
+            order: &order,
             resumes: step.history.resumes,
             status: status.word(),
             last_state: state,
@@ -182,6 +183,17 @@ impl Watchdog {
             payload: draft.payload,
             channels: ways.iter().map(Channel::word).collect(),
         }
+    }
+
+    /// What is wanted of a watch as events tell it: what a caller wrote into a command may be a secret.
+    fn shown_order(&self, order: &WatchOrder) -> WatchOrder {
+        let mut order = order.clone();
+        let mask = self.engine.mask();
+        let command = order.resume.command.take();
+        order.resume.command = command.map(|text| mask.mask_text(&text).into_owned());
+        let plan = order.resume.plan.take().map(|plan| plan.to_string());
+        order.resume.plan = plan.and_then(|plan| serde_json::from_str(&mask.mask_text(&plan)).ok());
+        order
     }
 
     /// Writes decisions down and the files of their events, and gives what is to be resumed now.

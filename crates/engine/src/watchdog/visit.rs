@@ -156,6 +156,10 @@ impl Watchdog {
                 locked(&self.made).insert(entry.clone(), made);
                 Ok(sandbox)
             }
+            // The same name may mean another host in our own configuration.
+            Err(failure) if self.engine.kept_key(&key.sandbox).as_ref() != Some(entry) => {
+                Err(failure)
+            }
             Err(failure) => self.engine.sandbox(Some(&key.sandbox)).map_err(|_| failure),
         }
     }

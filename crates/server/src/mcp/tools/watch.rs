@@ -131,6 +131,18 @@ struct WatchParams {
     alert_after_failures: i64,
     #[serde(default = "usual_delay")]
     resume_delay_s: i64,
+    #[serde(default)]
+    #[schemars(extend("unlisted" = true))]
+    codex_wakeup: bool,
+    #[serde(default)]
+    #[schemars(extend("unlisted" = true))]
+    codex_command: String,
+    #[serde(default)]
+    #[schemars(extend("unlisted" = true))]
+    claude_wakeup: bool,
+    #[serde(default)]
+    #[schemars(extend("unlisted" = true))]
+    claude_command: String,
     /// Tell when the log has not grown for so long; 0 for never
     #[serde(default)]
     #[schemars(extend("unlisted" = true))]
@@ -211,8 +223,11 @@ impl WatchParams {
             notify_local: self.notify_local,
             alert_after_failures: self.alert_after_failures,
             resume_delay_s: self.resume_delay_s,
+            codex_wakeup: self.codex_wakeup,
+            codex_command: self.codex_command,
+            claude_wakeup: self.claude_wakeup,
+            claude_command: self.claude_command,
             stall_after_s: self.stall_after_s,
-            ..WatchWish::default()
         };
         Ok(WatchRequest {
             sandbox: given(self.sandbox_name),

@@ -82,6 +82,7 @@ fn wish_part(row: &WatchRow) -> Value {
         "webhook_url": webhook.unwrap_or_default(),
         "event_command": text(order.event_command.as_deref()),
         "codex_wakeup": order.codex_wakeup,
+        "claude_wakeup": order.claude_wakeup,
         "checkpoint_path": text(order.checkpoint_path.as_deref()),
         "checkpoint_format": format_word(order.checkpoint_format),
         "checkpoint_command": text(order.checkpoint_command.as_deref()),

@@ -85,7 +85,7 @@ async fn install(
     reply["persisted_sandboxes"] =
         json!({ "config_path": report.store, "sandbox_count": change.kept_entries });
     reply["status"] = whole_status(&report);
-    Ok(Reply::new(reply, "installed"))
+    Ok(Reply::new(reply, verdict(&change, "installed")))
 }
 
 async fn uninstall(
@@ -97,7 +97,14 @@ async fn uninstall(
     let mut reply = changed(&change, "uninstalled");
     let report = engine.watchdog_report(&context, true).await?;
     reply["status"] = whole_status(&report);
-    Ok(Reply::new(reply, "uninstalled"))
+    Ok(Reply::new(reply, verdict(&change, "uninstalled")))
+}
+
+fn verdict(change: &ServiceChange, done: &'static str) -> &'static str {
+    match change.done {
+        Some(_) => done,
+        None => "nothing was done",
+    }
 }
 
 fn changed(change: &ServiceChange, what: &str) -> Value {
