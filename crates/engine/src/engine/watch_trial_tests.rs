@@ -32,7 +32,8 @@ fn config(environment: &Environment) -> Config {
 }
 
 #[rstest]
-#[case::key(r#""key_file":"/k""#, Outlook::Good)]
+#[case::key(r#""key_file":"/k""#, Outlook::Unclear)]
+#[case::open_key(r#""key_file":"/k","key_passphrase":"secret-two""#, Outlook::Good)]
 #[case::password(r#""password":"secret-one""#, Outlook::Good)]
 #[case::kept(r#""password_secret":"name""#, Outlook::Good)]
 #[case::command(r#""password_command":["pass","show"]"#, Outlook::Unclear)]

@@ -58,6 +58,9 @@ pub(super) fn open_log(state: &Path) -> Result<File, FileError> {
     Ok(file)
 }
 
+/// How a property list writes characters that mean something to it.
+const ENTITIES: [&str; 5] = ["&amp;", "&lt;", "&gt;", "&quot;", "&apos;"];
+
 /// Writes what a service manager reads, when it is not there as it should be; says whether it was written.
 pub(super) fn write_definition(path: &Path, text: &str) -> Result<bool, ServiceError> {
     if fsio::is_link(path) {
@@ -106,6 +109,9 @@ impl Service {
         let copies = self.state.join("bin");
         // As it is written there, where some characters are escaped; those that are never are enough.
         let plain = |text: &str| -> String {
+            let text = ENTITIES
+                .iter()
+                .fold(text.to_owned(), |text, entity| text.replace(entity, ""));
             let is_plain = |c: &char| c.is_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
             text.chars().filter(is_plain).collect()
         };

@@ -134,8 +134,17 @@ async fn jobs_come_newest_first_and_the_old_ones_are_found() {
             transaction.execute(change, params![id(number).as_str(), ended])
         })
     };
+    let watched = "UPDATE watches SET status = 'completed' WHERE job = ?1";
     age(1, 1000).await.unwrap();
     age(2, 3000).await.unwrap();
+    // What is still watched has something to tell.
+    let all = store.old_jobs(Some("local"), None, Duration::MAX, 9).await;
+    assert!(all.unwrap().is_empty());
+    for number in 1..=2 {
+        let over =
+            store.commit(move |transaction| transaction.execute(watched, [id(number).as_str()]));
+        over.await.unwrap();
+    }
     let old = |before| store.old_jobs(Some("local"), None, Duration::from_millis(before), 9);
     assert_eq!(ids(old(2000).await.unwrap()), [id(1)]);
     assert_eq!(ids(old(3000).await.unwrap()), [id(1), id(2)]);
