@@ -8,7 +8,7 @@ use std::process::Stdio;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 
-use super::supervised::close_others;
+use super::supervised::begin_session;
 
 /// A process that lives on when this one ends.
 #[derive(Debug)]
@@ -70,19 +70,7 @@ pub fn in_background(
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::from(complaints));
-    let close = close_others();
-    #[expect(
-        unsafe_code,
-        reason = "the standard library offers no other way to begin a session and to close what it does not know"
-    )]
-    // SAFETY: only single system calls, which allocate nothing and take no lock.
-    unsafe {
-        command.pre_exec(move || {
-            rustix::process::setsid()?;
-            close();
-            Ok(())
-        });
-    }
+    begin_session(&mut command);
     let child = command.spawn()?;
     Ok(Background { child })
 }

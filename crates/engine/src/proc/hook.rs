@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::CommandError;
 use super::group::Group;
 use super::piped::{LastWords, listen};
-use super::supervised::close_others;
+use super::supervised::begin_session;
 
 /// The variable by which what a command has started is found, also when it has left its session.
 const MARK: &str = "REMOTE_SANDBOX_HOOK";
@@ -63,19 +63,7 @@ impl Hook<'_> {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let close = close_others();
-        #[expect(
-            unsafe_code,
-            reason = "the standard library offers no other way to begin a session and to close what it does not know"
-        )]
-        // SAFETY: only single system calls, which allocate nothing and take no lock.
-        unsafe {
-            command.pre_exec(move || {
-                rustix::process::setsid()?;
-                close();
-                Ok(())
-            });
-        }
+        begin_session(&mut command);
         let mut child = command.spawn().map_err(CommandError::Start)?;
         let words = LastWords::default();
         let (output, errors) = (child.stdout.take(), child.stderr.take());

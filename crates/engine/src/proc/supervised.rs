@@ -64,10 +64,27 @@ fn close_on_exec(most: libc::c_uint) {
 
 /// What a child does before it becomes another program: we may have been started with descriptors of somebody
 /// else's, which are not ours to hand on.
-pub(super) fn close_others() -> impl Fn() + Send + Sync + 'static {
+fn close_others() -> impl Fn() + Send + Sync + 'static {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let most = most.map_or(LARGEST, |most| most.min(u64::from(LARGEST)) as libc::c_uint);
     move || close_on_exec(most)
+}
+
+/// Has a program begin a session of its own, with no descriptor but the standard ones.
+pub(super) fn begin_session(command: &mut Command) {
+    let close = close_others();
+    #[expect(
+        unsafe_code,
+        reason = "the standard library offers no other way to begin a session and to close what it does not know"
+    )]
+    // SAFETY: only single system calls, which allocate nothing and take no lock.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::process::setsid()?;
+            close();
+            Ok(())
+        });
+    }
 }
 
 /// Starts a program that lives on, in a group of its own, with nothing of our environment and no
