@@ -25,13 +25,16 @@ fuzz_target!(|input: (u64, u16, &[u8], &[u8])| {
         fed = fed.and_then(|()| reader.feed(part));
     }
     let _ = fed.and_then(|()| reader.feed(format!("RSMCP:{mark}:end\n").as_bytes()));
-    let Ok(signature) = reader.finish() else {
+    let (Ok(()), Some(mut signature)) = (reader.finish(), reader.begun()) else {
         return;
     };
+    signature.learn(&reader.take());
+    assert!(signature.is_complete());
+    let old_bytes = signature.size_bytes();
     let mut told = 0;
     let mut count = |instruction: Instruction| match instruction {
         Instruction::Copy { offset, length } => {
-            assert!(offset + length <= signature.size_bytes());
+            assert!(offset + length <= old_bytes);
             told += length;
         }
         Instruction::Data { offset, length } => {
@@ -39,7 +42,7 @@ fuzz_target!(|input: (u64, u16, &[u8], &[u8])| {
             told += length;
         }
     };
-    let mut matcher = Matcher::new(&signature);
+    let mut matcher = Matcher::new(signature);
     for part in content.chunks(usize::from(piece).max(1)) {
         matcher.feed(part, &mut count);
     }

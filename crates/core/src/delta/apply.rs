@@ -59,7 +59,7 @@ pub fn data_head(length: u32) -> [u8; 5] {
 }
 
 /// The frame that ends the file: the sum of all of it, and what the old file must still look like.
-pub fn end_frame(whole: Checksum, old: &OldStamp) -> Vec<u8> {
+pub fn end_frame(whole: &Checksum, old: &OldStamp) -> Vec<u8> {
     let stamp = old.as_bytes();
     let mut frame = Vec::with_capacity(6 + stamp.len());
     frame.push(b'E');

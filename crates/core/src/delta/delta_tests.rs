@@ -40,12 +40,15 @@ fn read(said: &[u8], block: BlockLength, piece: usize) -> Result<Signature, Sign
     for piece in said.chunks(piece) {
         reader.feed(piece)?;
     }
-    reader.finish()
+    reader.finish()?;
+    let mut signature = reader.begun().ok_or(SignatureError::NotBegun)?;
+    signature.learn(&reader.take());
+    Ok(signature)
 }
 
 fn delta(signature: &Signature, new: &[u8], piece: usize) -> Vec<Instruction> {
     let mut instructions = Vec::new();
-    let mut matcher = Matcher::new(signature);
+    let mut matcher = Matcher::new(signature.clone());
     for piece in new.chunks(piece) {
         matcher.feed(piece, &mut |instruction| instructions.push(instruction));
     }
@@ -141,6 +144,34 @@ proptest! {
         let new = edited(&old, &edits);
         let instructions = delta(&signature(&old, block), &new, piece);
         prop_assert!(applied(&old, &new, &instructions) == new);
+    }
+
+    #[test]
+    fn blocks_that_become_known_on_the_way_are_used_and_never_harm(
+        old in prop::collection::vec(0_u8..4, 0..800),
+        edits in edits(),
+        pieces in prop::collection::vec((0_usize..9, 1_usize..60), 1..40),
+    ) {
+        let new = edited(&old, &edits);
+        let whole = said(&old, 16);
+        let mut reader = SignatureReader::new(&mark(), BlockLength::short(16));
+        reader.feed(&whole).unwrap();
+        let (mut blocks, mut content) = (reader.take().into_iter(), new.as_slice());
+        let mut matcher = Matcher::new(reader.begun().unwrap());
+        let mut instructions = Vec::new();
+        let mut tell = |instruction| instructions.push(instruction);
+        for (told, read) in pieces.into_iter().cycle().take(2000) {
+            let told: Vec<_> = blocks.by_ref().take(told).collect();
+            matcher.learn(&told);
+            let (piece, rest) = content.split_at(read.min(content.len()));
+            matcher.feed(piece, &mut tell);
+            content = rest;
+        }
+        matcher.feed(content, &mut tell);
+        matcher.learn(&blocks.collect::<Vec<_>>());
+        prop_assert!(matcher.signature().is_complete());
+        matcher.finish(&mut tell);
+        prop_assert_eq!(applied(&old, &new, &instructions), new);
     }
 
     #[test]
@@ -378,7 +409,7 @@ fn host_builds_the_new_file_and_checks_it() {
     let frames = frames(&new, &instructions);
     let mut sum = Checksum::new();
     sum.update(&new);
-    let whole = [frames.as_slice(), &end_frame(sum, signature.stamp())].concat();
+    let whole = [frames.as_slice(), &end_frame(&sum, signature.stamp())].concat();
     let verdict = |input: &[u8]| {
         let output = run(&apply_script(&request, &mark()), home.path(), None, input);
         parse_apply(&mark(), &output)
@@ -394,7 +425,7 @@ fn host_builds_the_new_file_and_checks_it() {
     // Whatever goes wrong, nothing is left under the name.
     assert_eq!(verdict(&frames), Some(ApplyVerdict::CutOff));
     assert!(!new_path.exists());
-    let wrong = end_frame(Checksum::new(), signature.stamp());
+    let wrong = end_frame(&Checksum::new(), signature.stamp());
     let wrong = [frames.as_slice(), &wrong].concat();
     assert_eq!(verdict(&wrong), Some(ApplyVerdict::OtherContent));
     // Somebody wrote into the old file, and set its time back.
@@ -403,7 +434,7 @@ fn host_builds_the_new_file_and_checks_it() {
     let file = fs::File::options().write(true).open(&old_path).unwrap();
     file.set_modified(before).unwrap();
     assert_eq!(verdict(&whole), Some(ApplyVerdict::OtherContent));
-    let whole = [frames.as_slice(), &end_frame(sum, signed().stamp())].concat();
+    let whole = [frames.as_slice(), &end_frame(&sum, signed().stamp())].concat();
     let beyond = copy_frame(2_999_000, 5000);
     assert_eq!(verdict(&beyond), Some(ApplyVerdict::NoOld));
     let endless = [copy_frame(0, 3_000_000), copy_frame(0, 3_000_000)].concat();

@@ -1,7 +1,7 @@
 //! Finds the blocks of an old file in new content.
 
 use super::rolling::{Roller, Sum};
-use super::signature::Signature;
+use super::signature::{Block, Signature};
 
 /// How the next part of the new file comes about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub enum Instruction {
 
 /// Goes through new content piece by piece; what it holds is bounded by a block and a piece.
 #[derive(Debug)]
-pub struct Matcher<'a> {
-    signature: &'a Signature,
+pub struct Matcher {
+    signature: Signature,
     block: usize,
     roller: Roller,
     /// Content from the window on, and what of the last piece lies before it.
@@ -37,34 +37,52 @@ pub struct Matcher<'a> {
     sum: Option<Sum>,
     /// Up to where the new file is told.
     told: u64,
+    /// Up to where the last block went that was found.
+    found_to: u64,
     /// The block that may come next, since the one before it just did.
     expected: Option<u32>,
     /// What may still grow.
     pending: Option<Instruction>,
 }
 
-impl<'a> Matcher<'a> {
+impl Matcher {
     /// A matcher for the blocks of an old file.
-    pub fn new(signature: &'a Signature) -> Self {
+    pub fn new(signature: Signature) -> Self {
         Matcher {
-            signature,
             block: signature.block().bytes() as usize,
             roller: Roller::new(signature.block().bytes()),
+            signature,
             held: Vec::new(),
             at: 0,
             place: 0,
             sum: None,
             told: 0,
+            found_to: 0,
             expected: None,
             pending: None,
         }
+    }
+
+    /// Takes further blocks of the old file.
+    pub fn learn(&mut self, blocks: &[Block]) {
+        self.signature.learn(blocks);
+    }
+
+    /// What is known of the old file.
+    pub fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    /// Bytes that were gone through since the last block that was found.
+    pub fn bytes_without_a_block(&self) -> u64 {
+        self.place - self.found_to
     }
 
     /// Takes the next content; tells what is certain by now.
     pub fn feed(&mut self, content: &[u8], tell: &mut impl FnMut(Instruction)) {
         self.held.extend_from_slice(content);
         while let Some(window) = self.held.get(self.at..self.at + self.block) {
-            if let Some(number) = look(self.signature, &mut self.sum, self.expected, window) {
+            if let Some(number) = look(&self.signature, &mut self.sum, self.expected, window) {
                 self.tell_data(tell);
                 self.tell_copy(number, self.block as u64, tell);
                 self.step(self.block);
@@ -160,6 +178,7 @@ impl<'a> Matcher<'a> {
     fn tell_copy(&mut self, number: u32, length: u64, tell: &mut impl FnMut(Instruction)) {
         let from = u64::from(number) * self.block as u64;
         self.told += length;
+        self.found_to = self.told;
         self.pending = match self.pending {
             Some(Instruction::Copy {
                 offset,

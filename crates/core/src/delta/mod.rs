@@ -4,7 +4,9 @@
 //! through here, byte by byte, for places where such a block stands ([`Matcher`]), so that insertions and deletions do
 //! not move everything behind them out of reach. What comes of it are instructions: copy this part of the old file, then
 //! take these new bytes. A program on the host carries them out into a second file and checks that the
-//! old one is still what it was and that the sum of the whole is right ([`apply_script`]). Memory here is bounded by the number of blocks, not by the size of the file.
+//! old one is still what it was and that the sum of the whole is right ([`apply_script`]). All three work at the same time:
+//! the search begins while the host still tells its blocks, and the host builds while it goes on. Memory here is bounded by
+//! the number of blocks, not by the size of the file.
 
 mod apply;
 mod matcher;
@@ -21,7 +23,7 @@ pub use ranges::{
 };
 pub use rolling::Checksum;
 pub use signature::{
-    BlockLength, MOST_BLOCKS, OldStamp, Signature, SignatureError, SignatureReader,
+    Block, BlockLength, MOST_BLOCKS, OldStamp, Signature, SignatureError, SignatureReader,
     signature_script,
 };
 

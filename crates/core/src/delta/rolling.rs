@@ -3,9 +3,6 @@
 /// The largest prime below 2^16.
 const PRIME: u32 = 65_521;
 
-/// So many bytes can be added up before the sums have to be made smaller.
-const BEFORE_OVERFLOW: usize = 5_552;
-
 /// The sum of a window of fixed length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sum {
@@ -16,20 +13,11 @@ pub(super) struct Sum {
 impl Sum {
     /// The sum of these bytes.
     pub(super) fn of(bytes: &[u8]) -> Self {
-        Sum { low: 1, high: 0 }.with(bytes)
-    }
-
-    fn with(self, bytes: &[u8]) -> Self {
-        let Sum { mut low, mut high } = self;
-        for piece in bytes.chunks(BEFORE_OVERFLOW) {
-            for byte in piece {
-                low += u32::from(*byte);
-                high += low;
-            }
-            low %= PRIME;
-            high %= PRIME;
+        let value = simd_adler32::adler32(&bytes);
+        Sum {
+            low: value & 0xffff,
+            high: value >> 16,
         }
-        Sum { low, high }
     }
 
     /// The number that the host computes.
@@ -39,29 +27,23 @@ impl Sum {
 }
 
 /// The sum of a whole file, which is made piece by piece.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Checksum(Sum);
+#[derive(Clone, Default)]
+pub struct Checksum(simd_adler32::Adler32);
 
 impl Checksum {
     /// The sum of nothing.
     pub fn new() -> Self {
-        Checksum(Sum { low: 1, high: 0 })
+        Checksum::default()
     }
 
     /// Takes the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
-        self.0 = self.0.with(bytes);
+        self.0.write(bytes);
     }
 
     /// The number that the host computes.
-    pub(super) fn value(self) -> u32 {
-        self.0.value()
-    }
-}
-
-impl Default for Checksum {
-    fn default() -> Self {
-        Checksum::new()
+    pub(super) fn value(&self) -> u32 {
+        self.0.finish()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The sums and hashes of the blocks of a file on a host.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
@@ -115,12 +116,14 @@ pub struct SignatureReader {
     block: BlockLength,
     begun: Option<(u64, OldStamp)>,
     held: Vec<u8>,
+    /// Blocks that have come, and those of them that nobody has taken.
+    count: usize,
     blocks: Vec<Block>,
 }
 
 /// What the host said of one block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Block {
+pub struct Block {
     sum: u32,
     strong: [u8; STRONG],
 }
@@ -134,6 +137,7 @@ impl SignatureReader {
             block,
             begun: None,
             held: Vec::new(),
+            count: 0,
             blocks: Vec::new(),
         }
     }
@@ -148,11 +152,12 @@ impl SignatureReader {
                 None => return Ok(()),
             },
         };
-        let missing = (size.div_ceil(u64::from(self.block.bytes()))) as usize - self.blocks.len();
+        let missing = (size.div_ceil(u64::from(self.block.bytes()))) as usize - self.count;
         let whole = (self.held.len() / RECORD).min(missing);
         let records = self.held.get(..whole * RECORD).unwrap_or_default();
         let (records, _) = records.as_chunks::<RECORD>();
         self.blocks.extend(records.iter().map(block));
+        self.count += whole;
         self.held.drain(..whole * RECORD);
         // After the last block there is one short line.
         if whole == missing && self.held.len() > self.end.len() {
@@ -187,19 +192,27 @@ impl SignatureReader {
         Ok(Some(size))
     }
 
+    /// What is known when the host has begun: all but the blocks.
+    pub fn begun(&self) -> Option<Signature> {
+        let (size_bytes, stamp) = self.begun.as_ref()?;
+        Some(Signature::new(self.block, *size_bytes, stamp.clone()))
+    }
+
+    /// The blocks that have come since the last time.
+    pub fn take(&mut self) -> Vec<Block> {
+        std::mem::take(&mut self.blocks)
+    }
+
     /// Whether all has come.
     pub fn is_complete(&self) -> bool {
         self.begun.is_some() && self.held == self.end
     }
 
-    /// The signature, when all has come.
-    pub fn finish(self) -> Result<Signature, SignatureError> {
-        let is_complete = self.is_complete();
-        match self.begun {
+    /// Says what is missing when nothing more comes.
+    pub fn finish(&self) -> Result<(), SignatureError> {
+        match &self.begun {
             None => Err(SignatureError::NotBegun),
-            Some((size, stamp)) if is_complete => {
-                Ok(Signature::new(self.block, size, stamp, self.blocks))
-            }
+            Some(_) if self.is_complete() => Ok(()),
             Some(_) => Err(SignatureError::BrokenOff),
         }
     }
@@ -216,46 +229,78 @@ fn block(record: &[u8; RECORD]) -> Block {
     }
 }
 
-/// What is known of a file on a host, ready to be searched.
-#[derive(Debug)]
+/// What is known of a file on a host; its blocks become known one after the other.
+#[derive(Debug, Clone)]
 pub struct Signature {
     block: BlockLength,
     size_bytes: u64,
     stamp: OldStamp,
     blocks: Vec<Block>,
-    /// Sum and number of the whole blocks, in the order of the sums.
-    sorted: Vec<(u32, u32)>,
+    /// The first whole block with a sum.
+    first: HashMap<u32, u32>,
+    /// For each block, the next one with the same sum.
+    alike: Vec<Option<u32>>,
     filter: Vec<u64>,
 }
 
 impl Signature {
-    fn new(block: BlockLength, size_bytes: u64, stamp: OldStamp, blocks: Vec<Block>) -> Self {
-        let whole = (size_bytes / u64::from(block.bytes())) as usize;
-        let mut sorted: Vec<(u32, u32)> = blocks
-            .iter()
-            .take(whole)
-            .zip(0_u32..)
-            .map(|(block, number)| (block.sum, number))
-            .collect();
-        sorted.sort_unstable();
-        // Of blocks with the same content one is enough, and a file may be full of them.
-        let strong = |number: u32| blocks.get(number as usize).map(|block| block.strong);
-        sorted.dedup_by(|later, kept| later.0 == kept.0 && strong(later.1) == strong(kept.1));
-        let mut filter = vec![0; 1 << (FILTER_BITS - 6)];
-        for (sum, _) in &sorted {
-            let (word, bit) = filter_place(*sum);
-            if let Some(word) = filter.get_mut(word) {
-                *word |= bit;
-            }
-        }
+    fn new(block: BlockLength, size_bytes: u64, stamp: OldStamp) -> Self {
         Signature {
             block,
             size_bytes,
             stamp,
-            blocks,
-            sorted,
-            filter,
+            blocks: Vec::new(),
+            first: HashMap::new(),
+            alike: Vec::new(),
+            filter: vec![0; 1 << (FILTER_BITS - 6)],
         }
+    }
+
+    /// Takes the next blocks.
+    pub fn learn(&mut self, blocks: &[Block]) {
+        for block in blocks {
+            let number = self.blocks.len() as u32;
+            self.blocks.push(*block);
+            self.alike.push(None);
+            if number < self.whole_blocks() {
+                self.remember(number, block);
+            }
+        }
+    }
+
+    fn remember(&mut self, number: u32, block: &Block) {
+        let (word, bit) = filter_place(block.sum);
+        if let Some(word) = self.filter.get_mut(word) {
+            *word |= bit;
+        }
+        let first = *self.first.entry(block.sum).or_insert(number);
+        let last = self.with_sum_of(first).last();
+        // Of blocks with the same content one is enough, and a file may be full of them.
+        let is_new = |known: u32| !self.is_strong(known, &block.strong);
+        let is_worth = first != number
+            && self.with_sum_of(first).all(is_new)
+            && self.with_sum_of(first).count() < MOST_ALIKE;
+        let before = last.filter(|_| is_worth);
+        if let Some(link) = before.and_then(|before| self.alike.get_mut(before as usize)) {
+            *link = Some(number);
+        }
+    }
+
+    /// A block and those of the same sum that came after it.
+    fn with_sum_of(&self, first: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors(Some(first), |number| {
+            *self.alike.get(*number as usize).unwrap_or(&None)
+        })
+    }
+
+    /// Whether all blocks are known.
+    pub fn is_complete(&self) -> bool {
+        self.blocks.len() as u64 == self.size_bytes.div_ceil(u64::from(self.block.bytes()))
+    }
+
+    /// Bytes of the file whose blocks are known.
+    pub fn known_bytes(&self) -> u64 {
+        self.blocks.len() as u64 * u64::from(self.block.bytes())
     }
 
     /// The size of the file.
@@ -285,21 +330,10 @@ impl Signature {
         if !self.may_have(sum) {
             return None;
         }
-        let first = self
-            .sorted
-            .partition_point(|(value, _)| *value < sum.value());
-        let mut alike = self
-            .sorted
-            .get(first..)?
-            .iter()
-            .take(MOST_ALIKE)
-            .take_while(|(value, _)| *value == sum.value())
-            .peekable();
-        alike.peek()?;
+        let first = *self.first.get(&sum.value())?;
         let strong = strong(window);
-        alike
-            .find(|(_, number)| self.is_strong(*number, &strong))
-            .map(|(_, number)| *number)
+        self.with_sum_of(first)
+            .find(|number| self.is_strong(*number, &strong))
     }
 
     /// Whether these bytes are this block.

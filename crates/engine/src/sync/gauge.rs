@@ -34,6 +34,8 @@ struct Known {
     ratio: Option<f64>,
     /// Whether the other side cannot unpack.
     is_in_vain: bool,
+    /// Whether it cannot build a file out of an old one.
+    cannot_build: bool,
 }
 
 impl Gauge {
@@ -71,6 +73,18 @@ impl Gauge {
     pub(crate) fn give_up(&self) {
         let known = self.known.lock();
         known.unwrap_or_else(PoisonError::into_inner).is_in_vain = true;
+    }
+
+    /// Takes note that the other side cannot build a file out of an old one.
+    pub(crate) fn cannot_build(&self) {
+        let known = self.known.lock();
+        known.unwrap_or_else(PoisonError::into_inner).cannot_build = true;
+    }
+
+    /// Whether it is worth asking the other side to build a file out of an old one.
+    pub(crate) fn may_build(&self) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        !known.cannot_build
     }
 
     /// Begins to measure.

@@ -1,7 +1,6 @@
 //! Takes away, on the other side, what has to go; only what the scan saw, looked at once more just before.
 
 use std::iter::Peekable;
-use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
@@ -19,23 +18,12 @@ use super::sides::Sides;
 use super::token::is_left_by_us;
 use crate::clock;
 use crate::listing::Listing;
-use crate::sandbox::Sandbox;
-
-/// How long it may take to find out whether a program is there.
-const LOOK_LIMIT: Duration = Duration::from_secs(15);
 
 /// So many entries are deleted at a time, which bounds what is held in memory.
 const MOST_AT_ONCE: usize = 5000;
 
 /// What is older than this is nobody's any more.
 const LEFT_FOR_S: i64 = 24 * 3600;
-
-/// Whether the host has `python3`.
-pub(super) async fn has_python(sandbox: &dyn Sandbox) -> bool {
-    let script = "[ \"$(python3 -S -c 'print(3)' 2>/dev/null)\" = 3 ] && echo RSMCP:python3\n";
-    let answer = sandbox.ask(script.to_owned(), LOOK_LIMIT).await;
-    answer.is_ok_and(|answer| String::from_utf8_lossy(&answer).contains("RSMCP:python3"))
-}
 
 /// Removes what earlier syncs left unfinished there: what bears the mark of this target, which nobody else works on now,
 /// and what is a day old or older; whoever still works on it is given that time.

@@ -290,8 +290,6 @@ impl Upload<'_> {
             self.sender.far.make_root().await?;
         }
         let mut stager = Stager::new(self.token.clone(), regions);
-        let has_old = large.iter().any(|(_, old)| old.is_some());
-        let has_python = has_old && tidy::has_python(self.sides.sandbox.as_ref()).await;
         for (entry, old) in large {
             self.progress.at(entry.path.shown().text);
             let mut tries = 0;
@@ -299,7 +297,7 @@ impl Upload<'_> {
                 tries += 1;
                 let cancel = self.cancel.clone();
                 let sent = tokio::select! {
-                    sent = self.send_one(&entry, old.as_ref(), has_python) => sent,
+                    sent = self.send_one(&entry, old.as_ref()) => sent,
                     () = cancel.cancelled() => return Err(cancelled()),
                 };
                 match sent {
@@ -327,12 +325,7 @@ impl Upload<'_> {
         Ok(())
     }
 
-    async fn send_one(
-        &mut self,
-        entry: &Entry,
-        old: Option<&Entry>,
-        has_python: bool,
-    ) -> Result<(), LargeError> {
+    async fn send_one(&mut self, entry: &Entry, old: Option<&Entry>) -> Result<(), LargeError> {
         let source = self.sender.source.clone();
         let path = entry.path.clone();
         let opening = tokio::task::spawn_blocking(move || source.open(&path));
@@ -355,7 +348,6 @@ impl Upload<'_> {
             remote_root: self.sender.far.root.as_bytes(),
             path: &entry.path,
             old: old.filter(|old| old.kind.is_file()),
-            has_python,
             progress: self.progress,
             gauge: &self.large_gauge,
         };

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use remote_sandbox_core::delta::{
-    ApplyRequest, ApplyVerdict, BlockLength, Checksum, Instruction, Matcher, OldStamp, Signature,
-    SignatureReader, apply_script, copy_frame, data_head, end_frame, parse_apply, signature_script,
+    ApplyRequest, ApplyVerdict, Block, BlockLength, Checksum, Instruction, Matcher, OldStamp,
+    Signature, SignatureReader, apply_script, copy_frame, data_head, end_frame, parse_apply,
+    signature_script,
 };
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::Entry;
@@ -27,13 +28,23 @@ const SMALLEST_OLD: u64 = 8 * 1024 * 1024;
 const MOST_NEW_PERCENT: u64 = 60;
 
 /// Bytes of the file that are read at once.
-const CHUNK: usize = 1024 * 1024;
+const CHUNK: usize = 256 * 1024;
 
 /// New bytes that are sent at once.
 const FRAME: u64 = 256 * 1024;
 
 /// Instructions that may wait to be sent; finding them is faster than sending what they need.
 const WAITING: usize = 16 * 1024;
+
+/// What the host tells of its blocks at once, and how much of that may wait.
+const TOLD_AT_ONCE: usize = 64 * 1024;
+const TOLD_WAITING: usize = 256;
+
+/// So much further than the new file is gone through, the old one should be known: what was moved back a little is found.
+const KNOWN_AHEAD: u64 = 4 * 1024 * 1024;
+
+/// After so many bytes without a block, all of the old file should be known before it goes on.
+const LONGEST_SEARCH: u64 = 256 * 1024;
 
 /// What the host may print.
 const LONGEST_VERDICT: u64 = 64 * 1024;
@@ -42,7 +53,10 @@ const LONGEST_VERDICT: u64 = 64 * 1024;
 const SLOWEST_COPY: u64 = 10 * 1024 * 1024;
 const COPY_LIMIT: Duration = Duration::from_secs(60);
 
-/// So long a host may take nothing of what is sent to it.
+/// So long a host may take to begin.
+const BEGIN_LIMIT: Duration = Duration::from_secs(60);
+
+/// So long a host may say nothing, or take nothing of what is sent to it.
 const STALL_LIMIT: Duration = Duration::from_secs(120);
 
 /// Whether the old file may be of use for the new one.
@@ -58,32 +72,76 @@ fn fresh_mark() -> RunToken {
     RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes())
 }
 
-/// What the host says of its old file; nothing where it cannot.
-async fn signature(far: &dyn Sandbox, place: &Place, old: &Entry) -> Option<Signature> {
-    let block = BlockLength::for_size(old.size_bytes)?;
-    let mark = fresh_mark();
-    let script = signature_script(place.target.as_bytes(), block, &mark);
-    let mut stream = far.open(&["sh", "-c", &script]).await.ok()?;
-    let mut reader = SignatureReader::new(&mark, block);
-    let mut buffer = vec![0; 64 * 1024];
-    while !reader.is_complete() {
-        let count = stream.output.read(&mut buffer).await.ok()?;
-        if count == 0 {
-            break;
-        }
-        reader.feed(buffer.get(..count)?).ok()?;
+/// What a host tells of its old file, as it comes.
+pub(super) struct Telling {
+    stream: ByteStream,
+    reader: SignatureReader,
+    signature: Signature,
+}
+
+impl Telling {
+    /// Has the host begin; nothing where it cannot.
+    async fn begin(far: &dyn Sandbox, place: &Place, old: &Entry) -> Option<Self> {
+        let block = BlockLength::for_size(old.size_bytes)?;
+        let mark = fresh_mark();
+        let script = signature_script(place.target.as_bytes(), block, &mark);
+        let mut stream = far.open(&["sh", "-c", &script]).await.ok()?;
+        let mut reader = SignatureReader::new(&mark, block);
+        let signature = loop {
+            listen(&mut stream, &mut reader).await?;
+            if let Some(signature) = reader.begun() {
+                break signature;
+            }
+        };
+        (signature.size_bytes() == old.size_bytes).then_some(Telling {
+            stream,
+            reader,
+            signature,
+        })
     }
-    let signature = reader.finish().ok()?;
-    (signature.size_bytes() == old.size_bytes).then_some(signature)
+}
+
+/// Takes what the host says next; nothing when it says no more.
+async fn listen(stream: &mut ByteStream, reader: &mut SignatureReader) -> Option<()> {
+    let mut buffer = Vec::with_capacity(TOLD_AT_ONCE);
+    let reading = stream.output.read_buf(&mut buffer);
+    let count = tokio::time::timeout(STALL_LIMIT, reading).await;
+    let is_more = count.ok()?.ok()? > 0;
+    reader.feed(&buffer).ok()?;
+    is_more.then_some(())
+}
+
+/// Passes blocks on as they come, until all have, they break off or nobody wants them.
+async fn pass_on(
+    mut stream: ByteStream,
+    mut reader: SignatureReader,
+    tell: mpsc::Sender<Vec<Block>>,
+) {
+    loop {
+        let blocks = reader.take();
+        if !blocks.is_empty() && tell.send(blocks).await.is_err() {
+            return;
+        }
+        if reader.is_complete() || listen(&mut stream, &mut reader).await.is_none() {
+            return;
+        }
+    }
 }
 
 /// How the building went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Built {
-    /// The file lies complete under its name of the building; so many bytes were sent for it.
-    Done(u64),
+    /// The file lies complete under its name of the building.
+    Done(Finished),
     /// It is not worth it, or did not work; nothing is there.
     No,
+}
+
+/// A program that has built its file. It keeps the old one open, so that a rename over that does not take as long as the
+/// file system needs to free it.
+pub(super) struct Finished {
+    /// Bytes that were sent to it.
+    pub(super) sent_bytes: u64,
+    _stream: ByteStream,
 }
 
 /// A program on the host that waits to be told how the new file is built.
@@ -92,13 +150,16 @@ pub(super) struct Builder {
     mark: RunToken,
 }
 
-/// What is known of the old file, and who builds the new one; started together, for each takes its time to begin.
+/// Who tells of the old file, and who builds the new one.
+pub(super) type Prepared = (Telling, Builder);
+
+/// Has the host begin to tell of its old file and get ready to build; together, for each takes its time to begin.
 pub(super) async fn prepare(
     far: &dyn Sandbox,
     place: &Place,
     old: &Entry,
     new: &Entry,
-) -> Option<(Signature, Builder)> {
+) -> Option<Prepared> {
     let mark = fresh_mark();
     let request = ApplyRequest {
         old: place.target.as_bytes(),
@@ -109,29 +170,39 @@ pub(super) async fn prepare(
     };
     let script = apply_script(&request, &mark);
     let arguments = ["sh", "-c", &script];
-    let limit = COPY_LIMIT + Duration::from_secs(old.size_bytes / SLOWEST_COPY);
-    let both = async { tokio::join!(signature(far, place, old), far.open(&arguments)) };
-    let (signature, stream) = tokio::time::timeout(limit, both).await.ok()?;
+    let both = async { tokio::join!(Telling::begin(far, place, old), far.open(&arguments)) };
+    let (telling, stream) = tokio::time::timeout(BEGIN_LIMIT, both).await.ok()?;
     let stream = stream.ok()?;
-    Some((signature?, Builder { stream, mark }))
+    Some((telling?, Builder { stream, mark }))
 }
 
 /// Has the host build the new file.
 pub(super) async fn build(
-    builder: Builder,
+    (telling, builder): Prepared,
     source: &Source,
     entry: &Entry,
-    signature: Signature,
     progress: &Progress,
 ) -> Result<Built, LargeError> {
+    let Telling {
+        stream: blocks,
+        reader,
+        signature,
+    } = telling;
     let Builder { stream, mark } = builder;
     let new_bytes = Arc::new(AtomicU64::new(0));
     let (tell, instructions) = mpsc::channel(WAITING);
+    let (told, known) = mpsc::channel(TOLD_WAITING);
     let stamp = signature.stamp().clone();
     let search = {
-        let (file, new_bytes) = (source.clone(), new_bytes.clone());
-        let size = entry.size_bytes;
-        source.apart(move || search(&file, size, &signature, &new_bytes, &tell))
+        let search = Search {
+            source: source.clone(),
+            size_bytes: entry.size_bytes,
+            matcher: Matcher::new(signature),
+            blocks: known,
+            new_bytes: new_bytes.clone(),
+            tell,
+        };
+        source.apart(move || search.run())
     };
     let mut sender = Sender {
         stream,
@@ -143,9 +214,12 @@ pub(super) async fn build(
         new_bytes: &new_bytes,
     };
     let sending = sender.send(instructions);
-    let (whole, sent) = tokio::join!(search, sending);
-    let is_sent = sent? && sender.end(whole?, &stamp).await;
-    let sent_bytes = sender.sent_bytes;
+    let (whole, sent, ()) = tokio::join!(search, sending, pass_on(blocks, reader, told));
+    let (whole, is_sent) = (whole?, sent?);
+    let is_sent = match whole.filter(|_| is_sent) {
+        Some(whole) => sender.end(&whole, &stamp).await,
+        None => false,
+    };
     let limit = COPY_LIMIT + Duration::from_secs(entry.size_bytes / SLOWEST_COPY);
     let verdict = match is_sent {
         true => tokio::time::timeout(limit, sender.verdict(&mark))
@@ -155,42 +229,75 @@ pub(super) async fn build(
         false => None,
     };
     if verdict == Some(ApplyVerdict::Done) {
-        return Ok(Built::Done(sent_bytes));
+        return Ok(Built::Done(Finished {
+            sent_bytes: sender.sent_bytes,
+            _stream: sender.stream,
+        }));
     }
     tracing::debug!(?verdict, "the host built no new file out of its old one");
     progress.moved_in_vain(sender.counted);
     Ok(Built::No)
 }
 
-/// Goes through the whole file; gives its sum, or that of a part when nobody wants the rest.
-fn search(
-    source: &Source,
+/// Looks in the new file for what is known of the old one.
+struct Search {
+    source: Source,
     size_bytes: u64,
-    signature: &Signature,
-    new_bytes: &AtomicU64,
-    tell: &mpsc::Sender<Instruction>,
-) -> Result<Checksum, LargeError> {
-    let mut whole = Checksum::new();
-    let mut matcher = Matcher::new(signature);
-    let mut buffer = vec![0; CHUNK];
-    let mut pass_on = |instruction: Instruction| {
-        if let Instruction::Data { length, .. } = instruction {
-            new_bytes.fetch_add(length, Ordering::Relaxed);
+    matcher: Matcher,
+    blocks: mpsc::Receiver<Vec<Block>>,
+    new_bytes: Arc<AtomicU64>,
+    tell: mpsc::Sender<Instruction>,
+}
+
+impl Search {
+    /// Goes through the whole file; gives its sum, or nothing when the host stopped telling or nobody wants the rest.
+    fn run(mut self) -> Result<Option<Checksum>, LargeError> {
+        let mut whole = Checksum::new();
+        let mut buffer = vec![0; CHUNK];
+        let (tell, new_bytes) = (self.tell.clone(), self.new_bytes.clone());
+        let mut pass_on = |instruction: Instruction| {
+            if let Instruction::Data { length, .. } = instruction {
+                new_bytes.fetch_add(length, Ordering::Relaxed);
+            }
+            // Whoever listened has given up; that is noticed below.
+            let _ = tell.blocking_send(instruction);
+        };
+        let mut at = 0;
+        while at < self.size_bytes {
+            let needed = match self.matcher.bytes_without_a_block() > LONGEST_SEARCH {
+                true => u64::MAX,
+                false => at + KNOWN_AHEAD,
+            };
+            if !self.learn(needed) || self.tell.is_closed() {
+                return Ok(None);
+            }
+            let length = (self.size_bytes - at).min(CHUNK as u64);
+            let chunk = buffer.get_mut(..length as usize).unwrap_or_default();
+            self.source.read_now(at, chunk)?;
+            whole.update(chunk);
+            self.matcher.feed(chunk, &mut pass_on);
+            at += length;
         }
-        // Whoever listened has given up; that is noticed below.
-        let _ = tell.blocking_send(instruction);
-    };
-    let mut at = 0;
-    while at < size_bytes && !tell.is_closed() {
-        let length = (size_bytes - at).min(CHUNK as u64);
-        let chunk = buffer.get_mut(..length as usize).unwrap_or_default();
-        source.read_now(at, chunk)?;
-        whole.update(chunk);
-        matcher.feed(chunk, &mut pass_on);
-        at += length;
+        if !self.learn(u64::MAX) {
+            return Ok(None);
+        }
+        self.matcher.finish(&mut pass_on);
+        Ok(Some(whole))
     }
-    matcher.finish(&mut pass_on);
-    Ok(whole)
+
+    /// Waits until the old file is known so far; false when the host stopped telling before.
+    fn learn(&mut self, needed_bytes: u64) -> bool {
+        loop {
+            let known = self.matcher.signature();
+            if known.is_complete() || known.known_bytes() >= needed_bytes {
+                return true;
+            }
+            match self.blocks.blocking_recv() {
+                Some(blocks) => self.matcher.learn(&blocks),
+                None => return false,
+            }
+        }
+    }
 }
 
 struct Sender<'a> {
@@ -257,14 +364,19 @@ impl Sender<'_> {
         written.is_ok_and(|written| written.is_ok())
     }
 
-    async fn end(&mut self, whole: Checksum, old: &OldStamp) -> bool {
-        self.put(&end_frame(whole, old)).await && self.stream.input.shutdown().await.is_ok()
+    async fn end(&mut self, whole: &Checksum, old: &OldStamp) -> bool {
+        self.put(&end_frame(whole, old)).await
     }
 
     async fn verdict(&mut self, mark: &RunToken) -> Option<ApplyVerdict> {
         let mut words = Vec::new();
         let mut output = (&mut self.stream.output).take(LONGEST_VERDICT);
-        output.read_to_end(&mut words).await.ok()?;
-        parse_apply(mark, &words)
+        // The program goes on after it, so it is not the end that is waited for.
+        while output.read_buf(&mut words).await.ok()? > 0 {
+            if let Some(verdict) = parse_apply(mark, &words) {
+                return Some(verdict);
+            }
+        }
+        None
     }
 }

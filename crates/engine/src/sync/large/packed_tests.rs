@@ -47,7 +47,6 @@ async fn up(
         remote_root: &root,
         path: &entry.path,
         old: None,
-        has_python: false,
         progress,
         gauge,
     };

@@ -102,7 +102,6 @@ impl World {
             remote_root: &root,
             path: &entry.path,
             old,
-            has_python: true,
             progress,
             gauge: &Gauge::default(),
         };

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::ops::Range;
+use std::pin::Pin;
 use std::time::Duration;
 
+use futures::future::{Either, MaybeDone, maybe_done, select};
 use remote_sandbox_core::sync::{Entry, Mtime, RelPath};
 
-use super::delta::{self, Built};
+use super::delta::{self, Built, Prepared};
 use super::error::LargeError;
 use super::packed_up::{Packed, send_packed};
 use super::place::Place;
@@ -20,6 +22,10 @@ use crate::sync::gauge::{Gauge, gets_smaller};
 
 /// How often it is looked whether the link is slow.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// So long it is looked how fast the link is, from the first bytes that arrive, and in all.
+const LOOK_FOR: Duration = Duration::from_millis(80);
+const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
 /// Less than this is not worth being packed.
 const WORTH_PACKING: u64 = 2 * 1024 * 1024;
@@ -42,8 +48,6 @@ pub(crate) struct LargeUp<'a> {
     pub(crate) path: &'a RelPath,
     /// What the host has there.
     pub(crate) old: Option<&'a Entry>,
-    /// Whether the host can run `python3`.
-    pub(crate) has_python: bool,
     /// Whom to tell how far it has come.
     pub(crate) progress: &'a Progress,
     /// What is known of the link.
@@ -81,7 +85,7 @@ pub(crate) async fn upload_large(
         entry: job.entry,
         old: job
             .old
-            .filter(|old| job.has_python && delta::is_candidate(old, job.entry)),
+            .filter(|old| job.gauge.may_build() && delta::is_candidate(old, job.entry)),
         progress: job.progress,
         gauge: job.gauge,
     };
@@ -105,6 +109,9 @@ struct Upload<'a> {
     gauge: &'a Gauge,
 }
 
+/// What the host is asked about its old file, while other things are done.
+type Asking<'a, F> = Pin<&'a mut MaybeDone<F>>;
+
 /// How a file was sent.
 struct Sending {
     built: Built,
@@ -113,7 +120,14 @@ struct Sending {
 
 impl Upload<'_> {
     async fn run(&self) -> Result<LargeDone, LargeError> {
-        let (file, missing) = self.begin().await?;
+        // The host needs its time for the old file, while it is found out what it has of the new one.
+        let asking = std::pin::pin!(maybe_done(self.ask_about_old()));
+        let mut asking: Asking<'_, _> = asking;
+        let beginning = std::pin::pin!(self.begin());
+        let (file, missing) = match select(beginning, asking.as_mut()).await {
+            Either::Left((begun, _)) => begun?,
+            Either::Right(((), beginning)) => beginning.await?,
+        };
         let missing_bytes: u64 = missing.iter().map(|range| range.end - range.start).sum();
         let resumed_bytes = self.entry.size_bytes - missing_bytes;
         self.progress.moved(resumed_bytes);
@@ -125,7 +139,7 @@ impl Upload<'_> {
         };
         let (far, place) = (self.far, &self.place);
         let stripes = Stripes::new(far, &self.source, place, self.progress, missing, pace);
-        let sending = match self.send(&stripes, &file, packs).await {
+        let sending = match self.send(&stripes, &file, packs, asking).await {
             Ok(sending) => sending,
             Err(error) => {
                 let needed = stripes.missing_bytes();
@@ -141,11 +155,14 @@ impl Upload<'_> {
             pending_mtime: None,
         };
         match sending.built {
-            Built::Done(more) => {
+            Built::Done(finished) => {
                 drop(file);
-                place.publish(&self.client, &place.built).await?;
-                let _ = self.client.remove(&place.temporary).await;
-                done.sent_bytes += more;
+                let (published, _) = tokio::join!(
+                    place.publish(&self.client, &place.built),
+                    self.client.remove(&place.temporary)
+                );
+                published?;
+                done.sent_bytes += finished.sent_bytes;
                 done.is_delta = true;
             }
             Built::No => {
@@ -203,25 +220,33 @@ impl Upload<'_> {
         stripes: &Stripes<'_>,
         file: &File,
         packs: bool,
+        mut asking: Asking<'_, impl Future<Output = Option<Prepared>>>,
     ) -> Result<Sending, LargeError> {
         let whole = |is_packed| Sending {
             built: Built::No,
             is_packed,
         };
-        let Some(old) = self.old else {
+        if self.old.is_none() {
             return match packs {
                 true => self.send_trying(stripes, file).await.map(whole),
                 false => stripes.send(file).await.map(|()| whole(false)),
             };
-        };
-        let (signature, builder) = {
+        }
+        let prepared = {
             let sending = stripes.send(file);
-            let asking = delta::prepare(self.far, &self.place, old, self.entry);
             tokio::pin!(sending);
-            let prepared = tokio::select! {
+            tokio::select! {
                 sent = &mut sending => return sent.map(|()| whole(false)),
-                prepared = asking => prepared,
+                () = &mut asking => {}
             };
+            let prepared = asking.as_mut().take_output().flatten();
+            match prepared {
+                Some(_) => tokio::select! {
+                    sent = &mut sending => return sent.map(|()| whole(false)),
+                    () = measured(stripes) => {}
+                },
+                None => self.gauge.cannot_build(),
+            }
             let slow = |_: &_| stripes.time_left() > WORTH_A_DELTA;
             match prepared.filter(slow) {
                 Some(prepared) => {
@@ -237,22 +262,23 @@ impl Upload<'_> {
         };
         self.progress.moved_in_vain(stripes.sent_bytes());
         let (source, entry) = (&self.source, self.entry);
-        let built = delta::build(builder, source, entry, signature, self.progress).await?;
-        let mut sending = Sending {
-            built,
-            is_packed: false,
-        };
-        if built == Built::No {
-            self.progress.moved(stripes.sent_bytes());
-            sending.is_packed = match packs && self.judge(stripes) == Some(true) {
-                true => self.send_rest_packed(stripes, file).await?,
-                false => {
-                    stripes.widen();
-                    stripes.send(file).await.map(|()| false)?
-                }
-            };
+        let built = delta::build(prepared, source, entry, self.progress).await?;
+        if matches!(built, Built::Done(_)) {
+            let is_packed = false;
+            return Ok(Sending { built, is_packed });
         }
-        Ok(sending)
+        self.progress.moved(stripes.sent_bytes());
+        if packs && self.judge(stripes) == Some(true) {
+            return self.send_rest_packed(stripes, file).await.map(whole);
+        }
+        stripes.widen();
+        stripes.send(file).await.map(|()| whole(false))
+    }
+
+    /// Has the host tell of its old file and get ready to build out of it; nothing where there is none, or it cannot.
+    async fn ask_about_old(&self) -> Option<Prepared> {
+        let old = self.old?;
+        delta::prepare(self.far, &self.place, old, self.entry).await
     }
 
     /// Whether the link is slow, as far as it can be seen.
@@ -317,6 +343,18 @@ impl Upload<'_> {
         stripes.send(file).await?;
         Ok(is_packed)
     }
+}
+
+/// Waits until it can be seen how fast the link is.
+async fn measured(stripes: &Stripes<'_>) {
+    let is_seen = || matches!(stripes.flow(), Some((_, taken)) if taken >= LOOK_FOR);
+    let seeing = async {
+        while !is_seen() {
+            tokio::time::sleep(LOOK_FOR / 4).await;
+        }
+    };
+    // Where so little arrives, it is slow.
+    let _ = tokio::time::timeout(LOOK_LIMIT, seeing).await;
 }
 
 /// The time that has to be set by another way.
