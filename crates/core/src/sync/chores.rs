@@ -112,8 +112,12 @@ pub fn space_script(root: &HostPath, mark: &RunToken) -> String {
 
 const SPACE: &str = r#"cd 2>/dev/null
 until [ -d "$way" ] || [ "$way" = . ]; do way=${way%/*}; [ -n "$way" ] || way=/; done
-set -- $(df -Pk "$way" 2>/dev/null | tail -n 1)
-say "free:$4"
+free=
+# The name of a device may have blanks in it, so the columns are known by the one with the percentage.
+for field in $(df -Pk "$way" 2>/dev/null | tail -n 1); do
+case $field in *[0-9]%) say "free:$free"; break ;; esac
+free=$field
+done
 exit 0
 }
 "#;

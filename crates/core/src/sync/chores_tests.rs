@@ -139,4 +139,8 @@ fn free_space_is_told_also_for_what_is_not_there_yet() {
     let output = run(home.path(), &["dash"], &script, b"");
     assert!(parse_space(&mark(), &output).unwrap() > 0);
     assert_eq!(parse_space(&mark(), b"RSMCP:x"), None);
+    // A device may have blanks in its name.
+    let odd = format!("df() {{ echo 'my disk 100 40 60 40% /mnt/x'; }}\n{script}");
+    let output = run(home.path(), &["dash"], &odd, b"");
+    assert_eq!(parse_space(&mark(), &output), Some(60 * 1024));
 }

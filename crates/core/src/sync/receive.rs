@@ -69,7 +69,6 @@ pub fn receive_script(
     mark: &RunToken,
 ) -> String {
     let mut script = begin(root, mark);
-    // What an earlier sync that was cut left there has the same name.
     script.push_str("umask 077\n");
     for (number, folder) in batch.folders.iter().enumerate() {
         script.push_str(&relative(&format!("f{number}"), Some(folder)));

@@ -6,7 +6,7 @@
 use std::path::{Component, Path, PathBuf};
 
 /// Places in the home directory where keys and tokens lie; refused even when a configured root holds them.
-const KEY_PLACES: [&str; 7] = [
+pub const KEY_PLACES: [&str; 7] = [
     ".ssh",
     ".gnupg",
     ".aws",
@@ -78,6 +78,8 @@ pub struct LocalPlaces {
     pub home: Option<CleanPath>,
     /// Where this program keeps its own files: configuration, state, secrets.
     pub own: Vec<CleanPath>,
+    /// Where the places of keys in the home directory lead to, when they are links.
+    pub keys: Vec<CleanPath>,
     /// The roots of the configuration, which then are the only ones.
     pub configured: Option<Vec<CleanPath>>,
 }
@@ -172,10 +174,13 @@ impl LocalRoots {
                 working.chain(temporary).cloned().collect()
             }
         };
-        let keys = home
+        let mut keys: Vec<CleanPath> = home
             .iter()
             .flat_map(|home| KEY_PLACES.iter().map(|place| CleanPath(home.0.join(place))))
             .collect();
+        let linked = places.keys.iter().filter(|place| !keys.contains(place));
+        let linked: Vec<CleanPath> = linked.cloned().collect();
+        keys.extend(linked);
         LocalRoots { places, open, keys }
     }
 

@@ -15,6 +15,7 @@ fn places(working_directory: &str) -> LocalPlaces {
             clean("/home/ann/.local/state/remote-sandbox-mcp"),
             clean("/tmp/own"),
         ],
+        keys: vec![clean("/home/ann/dots/ssh")],
         configured: None,
     }
 }
@@ -83,6 +84,17 @@ fn configured_roots_are_the_only_ones(#[case] path: &str, #[case] expected: &str
         ..places("/srv/project")
     };
     assert_eq!(verdict(places, path), expected);
+}
+
+#[test]
+fn keys_are_refused_where_their_place_in_the_home_leads_to() {
+    let roots = LocalRoots::new(places("/srv/project"));
+    for path in ["/home/ann/dots/ssh", "/home/ann/dots/ssh/id_ed25519"] {
+        let refused = roots.judge(&clean(path)).unwrap_err();
+        assert!(matches!(refused, RootRefusal::Keys { .. }), "{refused}");
+    }
+    let allowed = roots.judge(&clean("/home/ann/dots")).unwrap();
+    assert!(allowed.avoid.contains(&clean("/home/ann/dots/ssh")));
 }
 
 #[test]

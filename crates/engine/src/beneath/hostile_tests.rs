@@ -42,7 +42,7 @@ fn planted_link_never_leads_a_write_outside() {
                     file.commit(0o666, Mtime::whole(1), seen.as_ref())
                 });
             let _ = tree.set_attributes(&path("dir/precious"), Some(0o777), None);
-            let _ = tree.make_directory(&path("dir/made"));
+            let _ = tree.make_directory(&path("dir/made"), 0o755);
             let _ = tree.make_link(&path("dir/l"), b"x", &token(), 1, None);
             if let Some(seen) = seen {
                 let _ = tree.remove(&seen);
@@ -139,7 +139,7 @@ fn nothing_is_done_behind_a_link() {
         Err(BeneathError::Link { .. })
     ));
     assert!(tree.begin_file(&path("l/new"), &token(), 1, 0).is_err());
-    assert!(tree.make_directory(&path("l/new")).is_err());
+    assert!(tree.make_directory(&path("l/new"), 0o755).is_err());
     assert!(
         tree.set_attributes(&path("l/f"), Some(0o777), None)
             .is_err()

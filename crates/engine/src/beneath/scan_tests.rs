@@ -304,7 +304,7 @@ fn scan_of_a_deep_tree_needs_neither_stack_nor_descriptors() {
     let tree = ground.tree();
     let mut at = "d".to_owned();
     for _ in 0..DEPTH {
-        tree.make_directory(&path(&at)).unwrap();
+        tree.make_directory(&path(&at), 0o755).unwrap();
         at.push_str("/d");
     }
     let file = tree.begin_file(&path(&at), &token(), 1, 0).unwrap();

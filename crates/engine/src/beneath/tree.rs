@@ -176,11 +176,12 @@ impl Tree {
         })
     }
 
-    /// Makes a directory; false when there is one.
-    pub fn make_directory(&self, path: &RelPath) -> Result<bool, BeneathError> {
+    /// Makes a directory, from the beginning for no more people than it will be for; false when there is one.
+    pub fn make_directory(&self, path: &RelPath, mode: u16) -> Result<bool, BeneathError> {
         let failed = |error| BeneathError::of("make the directory", path, error);
         let parent = self.parent(path).map_err(failed)?;
-        match mkdirat(&parent, path.name(), DIRECTORY_MODE) {
+        let mode = Mode::from_raw_mode(u32::from(mode & 0o777 | 0o700));
+        match mkdirat(&parent, path.name(), mode) {
             Ok(()) => return Ok(true),
             Err(Errno::EXIST) => {}
             Err(error) => return Err(failed(error)),

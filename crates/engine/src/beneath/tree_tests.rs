@@ -155,18 +155,18 @@ fn link_says_its_target_byte_for_byte() {
 fn directory_is_made_once_and_never_in_the_place_of_something_else() {
     let ground = Ground::with(&["file"]);
     let tree = ground.tree();
-    assert!(tree.make_directory(&path("d")).unwrap());
-    assert!(!tree.make_directory(&path("d")).unwrap());
+    assert!(tree.make_directory(&path("d"), 0o755).unwrap());
+    assert!(!tree.make_directory(&path("d"), 0o755).unwrap());
     symlink("d", ground.at("l")).unwrap();
     for taken in ["file", "l"] {
-        let error = tree.make_directory(&path(taken)).unwrap_err();
+        let error = tree.make_directory(&path(taken), 0o755).unwrap_err();
         assert!(
             matches!(error, BeneathError::NotADirectory { .. }),
             "{error}"
         );
     }
     assert!(
-        tree.make_directory(&path("none/d"))
+        tree.make_directory(&path("none/d"), 0o755)
             .unwrap_err()
             .is_missing()
     );
@@ -178,7 +178,7 @@ fn missing_root_is_made_on_the_way() {
     assert!(Tree::open(&ground.clean("d/e/f")).unwrap_err().is_missing());
     let tree = Tree::open_or_make(&ground.clean("d/e/f")).unwrap();
     assert_eq!(tree.path(), ground.at("d/e/f"));
-    assert!(tree.make_directory(&path("g")).unwrap());
+    assert!(tree.make_directory(&path("g"), 0o755).unwrap());
     assert!(ground.at("d/e/f/g").is_dir());
     symlink("d", ground.at("l")).unwrap();
     for root in ["l", "l/e", "l/new"] {

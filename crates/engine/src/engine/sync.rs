@@ -22,8 +22,9 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 /// How long a cancelled sync may take to clean up.
 const CANCEL_LIMIT: Duration = Duration::from_millis(1500);
 
-/// How long a sync in the background waits for its turn, and how often it looks whether that has come.
+/// How long a sync waits for its turn, in the background and within a call, and how often it looks whether that has come.
 const TURN_LIMIT: Duration = Duration::from_secs(30);
+const CALL_TURN_LIMIT: Duration = Duration::from_secs(5);
 const TURN_POLL: Duration = Duration::from_millis(200);
 
 /// Where a sync is done.
@@ -110,7 +111,22 @@ impl Engine {
         }
     }
 
+    /// Syncs when it is its turn: several calls at once may concern the same two folders.
     async fn sync_there(
+        &self,
+        context: &CallContext,
+        sandbox: Arc<dyn Sandbox>,
+        request: SyncRequest,
+        place: Where,
+        progress: &Arc<Progress>,
+    ) -> Result<SyncAnswer, Failure> {
+        in_turn(CALL_TURN_LIMIT, progress, || {
+            self.sync_once(context, sandbox.clone(), request.clone(), place, progress)
+        })
+        .await
+    }
+
+    async fn sync_once(
         &self,
         context: &CallContext,
         sandbox: Arc<dyn Sandbox>,
@@ -161,10 +177,13 @@ impl Engine {
         progress.enter(Phase::Connecting);
         let sandbox = self.sandbox(Some(&request.sandbox))?;
         self.kept.learn().await;
-        let work = async {
-            let prepared = self.prepare_in_turn(sandbox, request, &progress).await?;
+        let once = || async {
+            let (sandbox, work) = (sandbox.clone(), Purpose::Work);
+            let prepared = self.prepare(sandbox, request, work, &progress).await?;
             prepared.carry_out(&progress, &cancel).await
         };
+        // A call that is about to find this very sync may look at both sides at the same time.
+        let work = in_turn(TURN_LIMIT, &progress, once);
         tokio::pin!(work);
         let done = tokio::select! {
             done = &mut work => done,
@@ -176,26 +195,6 @@ impl Engine {
             }
         };
         done.map_err(|failure| failure.masked(&self.mask))
-    }
-
-    /// Looks at both sides when nobody else does any more; a call that is about to find this very sync may do so.
-    async fn prepare_in_turn(
-        &self,
-        sandbox: Arc<dyn Sandbox>,
-        request: &SyncRequest,
-        progress: &Progress,
-    ) -> Result<Prepared, Failure> {
-        let end = clock::instant() + TURN_LIMIT;
-        loop {
-            let (sandbox, work) = (sandbox.clone(), Purpose::Work);
-            match self.prepare(sandbox, request, work, progress).await {
-                Err(failure) if failure.code == Code::Busy && clock::instant() < end => {
-                    progress.enter(Phase::Queued);
-                    tokio::time::sleep(TURN_POLL).await;
-                }
-                prepared => return prepared,
-            }
-        }
     }
 
     async fn prepare(
@@ -247,6 +246,28 @@ impl Engine {
             command: &paths,
             cwd: None,
         })
+    }
+}
+
+/// Does something as soon as nobody else is at it, or tells that it is somebody's after a while. What it does then begins
+/// with a new look at both sides.
+async fn in_turn<T, F>(
+    limit: Duration,
+    progress: &Progress,
+    once: impl Fn() -> F,
+) -> Result<T, Failure>
+where
+    F: Future<Output = Result<T, Failure>>,
+{
+    let end = clock::instant() + limit;
+    loop {
+        match once().await {
+            Err(failure) if failure.code == Code::Busy && clock::instant() < end => {
+                progress.enter(Phase::Queued);
+                tokio::time::sleep(TURN_POLL).await;
+            }
+            done => return done,
+        }
     }
 }
 

@@ -114,6 +114,11 @@ impl Decision {
         bytes(Word::SendFile) + bytes(Word::CompareContent)
     }
 
+    /// Bytes of what is certainly sent.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.summary.of(Word::SendFile).bytes
+    }
+
     /// Whether what would be deleted may be.
     pub(super) fn allow_deletes(&self, sides: &Sides) -> Result<(), Failure> {
         if !sides.request.delete_extras && self.summary.deleted() == 0 {

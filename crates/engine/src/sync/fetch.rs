@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::compare::Compared;
 use super::decide::{Decision, Entries, out_of_order};
-use super::down::{DownJob, Planned, download as bring};
+use super::down::{DownJob, Planned, download as bring, look_closely};
 use super::gauge::Gauge;
 use super::large::{LargeDown, LargeError, download_large};
 use super::local_work::{Piece, here, make_directories, make_links, remove_all, set_modes};
@@ -338,6 +338,11 @@ impl Fetch<'_> {
             new.discard();
         }
         received?;
+        if !self.is_as_seen(entry, &there).await? {
+            new.discard();
+            let path = entry.path.shown().text;
+            return Err(LargeError::Changed { path });
+        }
         let (mode, mtime, replaces) = (entry.carried_mode(), entry.mtime, replaces.cloned());
         let committed = here(move || new.commit(mode, mtime, replaces.as_ref())).await;
         let committed = committed.map_err(LargeError::Unreachable)?;
@@ -346,6 +351,22 @@ impl Fetch<'_> {
         self.outcome.sent_bytes += entry.size_bytes;
         self.progress.finished(1);
         Ok(())
+    }
+
+    /// Whether a large file still is what the scan saw. The file protocol knows whole seconds only, so what was changed
+    /// within one and came as a mixture is found by a closer look.
+    async fn is_as_seen(&self, entry: &Entry, there: &RelPath) -> Result<bool, LargeError> {
+        let (far, root) = (self.sides.sandbox.as_ref(), self.sides.far_root.as_bytes());
+        let looking = look_closely(far, root, self.sides.request.follow_links, there);
+        let now = looking.await.map_err(|error| {
+            let failure = Failure::new(Code::LinkLost, Failure::chain(&error));
+            let failure = failure.hint("sync again: it goes on where it stopped");
+            LargeError::Unreachable(failure.retry())
+        })?;
+        Ok(match now {
+            Some(now) => now.is_some_and(|now| now.agrees(entry.stamp())),
+            None => true,
+        })
     }
 
     async fn finish(

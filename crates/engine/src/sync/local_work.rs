@@ -37,7 +37,7 @@ pub(super) async fn here<T: Send + 'static>(
 pub(super) fn make_directories(tree: &Tree, directories: &[Entry]) -> Done {
     let mut done = Done::default();
     for entry in directories {
-        match tree.make_directory(&entry.path) {
+        match tree.make_directory(&entry.path, entry.carried_mode()) {
             Ok(true) => done.done += 1,
             Ok(false) => {}
             Err(error) => done

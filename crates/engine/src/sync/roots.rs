@@ -12,7 +12,7 @@ use remote_sandbox_core::config::{
 };
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::sync::path::{LONGEST_PATH, shown};
-use remote_sandbox_core::sync::roots::{Allowed, CleanPath, LocalPlaces, LocalRoots};
+use remote_sandbox_core::sync::roots::{Allowed, CleanPath, KEY_PLACES, LocalPlaces, LocalRoots};
 use remote_sandbox_core::sync::scan::RootKind;
 
 /// The folder of this program in the folder for sockets.
@@ -97,11 +97,15 @@ impl LocalPaths {
         });
         let own = own_places(environment, absolute("XDG_RUNTIME_DIR"));
         let configured = settings.roots.as_ref();
+        let keys = home
+            .iter()
+            .flat_map(|home| KEY_PLACES.map(|place| home.join(place)));
         let places = LocalPlaces {
             working_directory: working_directory.as_deref().and_then(real_place),
             temporary: temporary.into_iter().collect(),
             home: real_home,
             own: own.iter().filter_map(|place| real_place(place)).collect(),
+            keys: keys.filter_map(|place| real_place(&place)).collect(),
             configured: configured
                 .map(|roots| roots.iter().filter_map(|root| real_place(root)).collect()),
         };

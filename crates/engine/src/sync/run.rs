@@ -158,7 +158,10 @@ impl Prepared {
     }
 
     async fn check_room_there(&self) -> Result<(), Failure> {
-        let needed = self.decision.bytes();
+        // What an earlier sync left unfinished is continued where it lies.
+        let left = self.sides.far_leftovers.iter();
+        let left: u64 = left.map(|entry| entry.size_bytes).sum();
+        let needed = self.decision.sent_bytes().saturating_sub(left);
         if needed < ASK_FOR_ROOM {
             return Ok(());
         }
@@ -175,7 +178,10 @@ impl Prepared {
     }
 
     fn check_room_here(&self, tree: &Tree) -> Result<(), Failure> {
-        let needed = self.decision.bytes();
+        let left = self.sides.local_leftovers.iter();
+        let left = left.filter_map(|path| tree.look(path).ok().flatten());
+        let left: u64 = left.map(|entry| entry.size_bytes).sum();
+        let needed = self.decision.sent_bytes().saturating_sub(left);
         match tree.free_bytes() {
             Some(free) if needed >= ASK_FOR_ROOM && free < needed => {
                 let text = format!("{needed} bytes are needed on this machine and {free} are free");

@@ -251,7 +251,8 @@ impl Sender<'_> {
                 stop.store(true, Ordering::Relaxed);
             }
         }
-        let _ = sink.write_all(&squeeze.finish()).await;
+        let last = squeeze.finish();
+        let _ = tokio::time::timeout(SILENCE_LIMIT, sink.write_all(&last)).await;
     }
 
     /// What is in the folders and must not be used: what was changed while it was read, and what did not come whole.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
-use remote_sandbox_core::sftp::{Attributes, Extension, OpenFlags, RemotePath, Times};
+use remote_sandbox_core::sftp::{Attributes, Extension, FileKind, OpenFlags, RemotePath, Times};
 use remote_sandbox_core::sync::staging::{Batch, Staged};
 use remote_sandbox_core::sync::temporary::temporary_name;
 use remote_sandbox_core::sync::{Entry, Kind, Stamp};
@@ -178,8 +178,13 @@ async fn give_name(
     if files.extensions().has(Extension::PosixRename) {
         return files.posix_rename(temporary, last).await;
     }
-    if files.rename(temporary, last).await.is_ok() {
+    let Err(error) = files.rename(temporary, last).await else {
         return Ok(());
+    };
+    // Only what a file may replace stands aside.
+    let found = files.lstat(last).await?;
+    if !matches!(found.kind(), Some(FileKind::File | FileKind::Link)) {
+        return Err(error);
     }
     let aside = [temporary.as_bytes(), b"9"].concat();
     let Ok(aside) = RemotePath::new(aside) else {

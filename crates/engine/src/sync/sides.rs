@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
+use remote_sandbox_core::sync::path::shown;
 use remote_sandbox_core::sync::plan::Planner;
 use remote_sandbox_core::sync::roots::{CleanPath, LocalRoots};
 use remote_sandbox_core::sync::scan::{
@@ -194,6 +195,14 @@ impl Sides {
         let spool = setting.state.join(SPOOL);
         let there = scan(setting.sandbox.as_ref(), &scan_request, &spool).await?;
         let is_in_directory = there.summary.root == RootKind::Directory;
+        if is_in_directory && remote.wants_directory() {
+            let text = format!(
+                "`{}` is a directory in the sandbox",
+                shown(inside.as_bytes()).text
+            );
+            return Err(Failure::new(Code::RemoteRefused, text)
+                .hint("choose another name or folder, or remove it there"));
+        }
         let (far_root, name) = match (is_in_directory, split_there(scanned)) {
             (false, Some((above, name))) => (above, name),
             _ => (scanned.clone(), here.clone()),

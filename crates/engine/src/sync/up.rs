@@ -92,6 +92,11 @@ pub(super) async fn upload(
     );
     upload.send_all(&compared, decision, &regions).await?;
     upload.send_large(&regions).await?;
+    let is_bare = upload.outcome.sent_files == 0 && upload.outcome.made_dirs == 0;
+    if !sides.far_exists && sides.lone.is_none() && is_bare {
+        // An empty tree is one too.
+        upload.sender.far.make_root().await?;
+    }
     upload.finish(decision).await
 }
 

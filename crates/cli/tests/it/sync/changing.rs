@@ -82,6 +82,11 @@ async fn f62_file_that_changes_while_it_is_read_is_told_or_arrives_and_the_next_
         );
         let now = contents(stage.target(way));
         assert_eq!(now[std::path::Path::new("calm")], b"22");
+        let busy = &now[std::path::Path::new("busy")];
+        assert!(
+            busy.windows(2).all(|two| two[0] == two[1]),
+            "a mixture of two versions stands there"
+        );
     }
     drop(writer);
     let done = stage.sync(way, json!({})).await;

@@ -9,6 +9,7 @@ mod cuts;
 mod deletes;
 mod dirlinks;
 mod down;
+mod edges;
 mod hostile;
 mod links;
 mod mounts;

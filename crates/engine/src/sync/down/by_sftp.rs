@@ -9,10 +9,11 @@ use remote_sandbox_core::sftp::{Attributes as Told, FileKind, OpenFlags, PathErr
 use remote_sandbox_core::sync::{Kind, Mtime, RelPath};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::by_tar::Tally;
+use super::by_tar::{Tally, without_doubt};
 use super::store::{Attributes, Store, too_large};
 use super::unpack::Moved;
 use super::{DownDone, DownError, DownJob, Planned};
+use crate::sandbox::Sandbox;
 use crate::sandbox::conversation::{Client, SftpError};
 
 /// Files under way at the same time, where the server allows as many to be open.
@@ -73,7 +74,11 @@ impl From<mpsc::error::SendError<Step>> for Stop {
 }
 
 /// Brings files over a conversation about files, hundreds at the same time and in bounded memory.
-pub(super) async fn download(client: &Client, job: &DownJob<'_>) -> Result<DownDone, DownError> {
+pub(super) async fn download(
+    far: &dyn Sandbox,
+    client: &Client,
+    job: &DownJob<'_>,
+) -> Result<DownDone, DownError> {
     let store = Store::new(job.tree.clone(), job.transfer.clone(), job.files.clone());
     let (steps, taken) = mpsc::channel(WAITING_PIECES);
     let tally = Arc::new(Tally::default());
@@ -97,7 +102,10 @@ pub(super) async fn download(client: &Client, job: &DownJob<'_>) -> Result<DownD
     tally.tell(job.progress);
     match (fetched, written) {
         (Err(Some(error)), _) => Err(DownError::Files(error)),
-        (_, written) => Ok(written?.done("did not come")),
+        (_, written) => {
+            let store = without_doubt(far, job, written?).await?;
+            Ok(store.done("did not come"))
+        }
     }
 }
 
@@ -120,7 +128,6 @@ struct Fetching<'a> {
 }
 
 impl Fetching<'_> {
-    /// Brings one file; an error ends all of them.
     /// Brings everything, many at the same time.
     async fn all(&self, job: &DownJob<'_>, tally: &Tally) -> Result<(), Option<SftpError>> {
         let numbers = futures::stream::iter(0..job.files.len());
@@ -239,16 +246,17 @@ fn write(
         match steps.blocking_recv() {
             // Nobody wants it any more; with the store every temporary file goes.
             None => return Err(DownError::Writer),
-            Some(Step::End) => return Ok(store),
+            Some(Step::End) => {
+                // The protocol knows whole seconds; what was changed within one is found by a closer look.
+                store.doubt();
+                return Ok(store);
+            }
             Some(Step::Begin(number, size_bytes)) => store.begin(number, size_bytes)?,
             Some(Step::Content(number, bytes)) => {
                 store.content(number, &bytes)?;
                 moved.bytes = bytes.len() as u64;
             }
-            // Whether it changed was looked at when all of it had come.
-            Some(Step::Finish(number, said)) => {
-                moved.files = u64::from(store.finish(number, said)?);
-            }
+            Some(Step::Finish(number, said)) => store.park(number, said)?,
             Some(Step::Link(number, target)) => {
                 moved.files = u64::from(store.link(number, &target)?);
             }

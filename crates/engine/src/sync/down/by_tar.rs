@@ -92,7 +92,7 @@ pub(super) async fn download(far: &dyn Sandbox, job: &DownJob<'_>) -> Result<Dow
 }
 
 /// Gives what waits for its name its name, or tells that it changed.
-async fn without_doubt(
+pub(super) async fn without_doubt(
     far: &dyn Sandbox,
     job: &DownJob<'_>,
     mut store: Store,

@@ -165,7 +165,9 @@ async fn tree_comes_from_a_real_host_both_ways() {
         gauge: &Gauge::default(),
         files: plan(&source, &other.tree()).into(),
     };
-    let done = super::by_sftp::download(&client, &job).await.unwrap();
+    let done = super::by_sftp::download(&sandbox, &client, &job)
+        .await
+        .unwrap();
     assert_eq!((done.problem_count, done.files), (0, files.len() as u64));
     assert_eq!(progress.figures().bytes_done, done.bytes);
     assert_same(&source, &other);

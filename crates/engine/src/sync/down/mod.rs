@@ -19,6 +19,7 @@ use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::{Entry, RelPath};
 
 pub(crate) use error::DownError;
+pub(crate) use recheck::look_closely;
 
 use super::Progress;
 use super::gauge::Gauge;
@@ -103,7 +104,7 @@ pub(crate) async fn download(far: &dyn Sandbox, job: &DownJob<'_>) -> Result<Dow
         done => return done,
     }
     match far.files().await.map_err(DownError::Sandbox)? {
-        Some(files) => by_sftp::download(&files, job).await,
+        Some(files) => by_sftp::download(far, &files, job).await,
         None => Err(DownError::NoTar),
     }
 }

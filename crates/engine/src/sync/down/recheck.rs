@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use remote_sandbox_core::sftp::FileKind;
+use remote_sandbox_core::sync::packing::listed;
 use remote_sandbox_core::sync::recheck::Recheck;
 use remote_sandbox_core::sync::{RelPath, Stamp};
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
 use super::by_sftp::{modified, remote_path};
 use super::by_tar::feed;
@@ -25,6 +26,50 @@ const LOOK_LIMIT: Duration = Duration::from_secs(120);
 /// Requests of the file protocol that are under way at the same time.
 const LOOKS_TOGETHER: usize = 64;
 
+/// How a file looks now, as exactly as the scan saw it: none where it is gone, and no answer where the host has no program
+/// that could tell more than the file protocol.
+pub(crate) async fn look_closely(
+    far: &dyn Sandbox,
+    root: &[u8],
+    follow_links: bool,
+    path: &RelPath,
+) -> Result<Option<Option<Stamp>>, DownError> {
+    let mark = new_mark();
+    let recheck = Recheck {
+        root,
+        follow_links,
+        mark: &mark,
+    };
+    let name = [listed(path).as_slice(), b"\0"].concat();
+    let said = ask(far, &recheck, async |input: &mut DuplexStream| {
+        if input.write_all(&name).await.is_ok() {
+            let _ = input.shutdown().await;
+        }
+    });
+    let found = recheck.parse(&said.await?);
+    Ok(found.map(|found| found.get(path).copied()))
+}
+
+/// Has the host look at what it is given the names of.
+async fn ask(
+    far: &dyn Sandbox,
+    recheck: &Recheck<'_>,
+    give: impl AsyncFnOnce(&mut DuplexStream),
+) -> Result<Vec<u8>, DownError> {
+    let script = recheck.script();
+    let opened = far.open(&["sh", "-c", &script]).await;
+    let mut stream = opened.map_err(DownError::Sandbox)?;
+    let mut said = Vec::new();
+    let looking = async {
+        let mut output = (&mut stream.output).take(MOST_SAID);
+        let _ = tokio::join!(give(&mut stream.input), output.read_to_end(&mut said));
+    };
+    let looked = tokio::time::timeout(LOOK_LIMIT, looking).await;
+    looked.map_err(|_| DownError::Late)?;
+    stream.end().await.map_err(DownError::Stream)?;
+    Ok(said)
+}
+
 /// How these files look now; a host that cannot tell has none of them, so that none is taken for unchanged.
 pub(super) async fn look_again(
     far: &dyn Sandbox,
@@ -37,19 +82,10 @@ pub(super) async fn look_again(
         follow_links: job.follow_links,
         mark: &mark,
     };
-    let script = recheck.script();
-    let opened = far.open(&["sh", "-c", &script]).await;
-    let mut stream = opened.map_err(DownError::Sandbox)?;
-    let mut said = Vec::new();
-    let looking = async {
-        let mut output = (&mut stream.output).take(MOST_SAID);
-        let feeding = feed(&mut stream.input, &job.files, numbers, None);
-        let _ = tokio::join!(feeding, output.read_to_end(&mut said));
-    };
-    let looked = tokio::time::timeout(LOOK_LIMIT, looking).await;
-    looked.map_err(|_| DownError::Late)?;
-    stream.end().await.map_err(DownError::Stream)?;
-    match recheck.parse(&said) {
+    let said = ask(far, &recheck, async |input: &mut DuplexStream| {
+        feed(input, &job.files, numbers, None).await;
+    });
+    match recheck.parse(&said.await?) {
         Some(now) => Ok(now),
         None => look_by_protocol(far, job, numbers).await,
     }

@@ -166,20 +166,6 @@ impl Store {
         }
     }
 
-    /// Gives a complete file its name at once, because it is known not to have changed.
-    pub(super) fn finish(&mut self, number: usize, said: Attributes) -> Result<bool, DownError> {
-        let Some(open) = self.open.remove(&number) else {
-            return Ok(false);
-        };
-        let Some(planned) = self.files.get(number) else {
-            return Ok(false);
-        };
-        let mtime = exact_time(planned, said.mtime);
-        let replaces = planned.replaces.as_ref();
-        let named = open.file.commit(said.mode, mtime, replaces);
-        self.named(number, open.bytes, named)
-    }
-
     /// Lets a complete file wait for its name.
     pub(super) fn park(&mut self, number: usize, said: Attributes) -> Result<(), DownError> {
         let Some((open, planned)) = self.open.remove(&number).zip(self.files.get(number)) else {

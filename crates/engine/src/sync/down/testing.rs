@@ -243,7 +243,7 @@ pub(super) fn plan(source: &Ground, target: &Tree) -> Vec<Planned> {
     let mut files = Vec::new();
     for entry in &found.unwrap().entries {
         if entry.kind.is_directory() {
-            target.make_directory(&entry.path).unwrap();
+            target.make_directory(&entry.path, 0o755).unwrap();
         } else {
             files.push(Planned {
                 local: entry.path.clone(),

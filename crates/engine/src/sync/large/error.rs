@@ -6,6 +6,7 @@ use remote_sandbox_core::failure::{Code, Failure};
 
 use crate::sandbox::conversation::SftpError;
 use crate::shell::StreamError;
+use crate::sync::far::SILENCE_LIMIT;
 
 /// Why a large file did not arrive.
 #[derive(Debug, thiserror::Error)]
@@ -111,6 +112,16 @@ impl LargeError {
         let failure = Failure::new(Code::LinkLost, Failure::chain(error));
         let failure = failure.hint("sync again: it goes on where it stopped");
         LargeError::Unreachable(failure.retry())
+    }
+
+    /// A host that said or took nothing for so long; what has arrived is kept.
+    pub(super) fn silent(path: &str) -> Self {
+        let text = format!(
+            "the host said nothing for {} s while `{path}` was on its way",
+            SILENCE_LIMIT.as_secs()
+        );
+        let hint = "see what keeps the host busy, then sync again: it goes on where it stopped";
+        LargeError::Unreachable(Failure::new(Code::TimedOut, text).hint(hint).retry())
     }
 
     /// What a refusal or a loss means for a file.

@@ -7,12 +7,14 @@ use flate2::write::GzDecoder;
 use remote_sandbox_core::sync::Entry;
 use remote_sandbox_core::sync::squeezed::{BLOCK, give_script};
 use tokio::io::AsyncReadExt as _;
+use tokio::time::timeout;
 
 use super::error::LargeError;
 use super::place::Place;
 use super::source::Source;
 use crate::sandbox::Sandbox;
 use crate::sync::Progress;
+use crate::sync::far::SILENCE_LIMIT;
 
 /// Bytes that are taken from the host at once.
 const CHUNK: usize = 64 * 1024;
@@ -48,7 +50,9 @@ pub(super) async fn read_packed(
     };
     let mut chunk = vec![0; CHUNK];
     let is_right = loop {
-        match stream.output.read(&mut chunk).await.unwrap_or(0) {
+        let reading = timeout(SILENCE_LIMIT, stream.output.read(&mut chunk)).await;
+        let read = reading.map_err(|_| LargeError::silent(place.shown()))?;
+        match read.unwrap_or(0) {
             0 => break unpacking.finish().await?,
             length => {
                 if !unpacking
@@ -62,7 +66,9 @@ pub(super) async fn read_packed(
     };
     let came = unpacking.written - from;
     let end = match is_right {
-        true => stream.end().await,
+        true => timeout(SILENCE_LIMIT, stream.end())
+            .await
+            .map_err(|_| LargeError::silent(place.shown()))?,
         false => {
             drop(stream);
             progress.moved_in_vain(came);

@@ -6,11 +6,13 @@ use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::receive::Packing;
 use remote_sandbox_core::sync::squeezed::{BLOCK, parse_taken, take_script};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::time::timeout;
 
 use super::error::LargeError;
 use super::source::Source;
 use crate::sandbox::Sandbox;
 use crate::sync::Progress;
+use crate::sync::far::SILENCE_LIMIT;
 use crate::sync::gauge::Squeeze;
 
 /// Bytes of the file that are packed at once.
@@ -47,9 +49,24 @@ pub(super) async fn send_packed(
     let (input, output) = (&mut stream.input, &mut stream.output);
     let mut output = output.take(MOST_SAID);
     let giving = give(input, source, range, progress);
-    let (given, _) = tokio::join!(giving, output.read_to_end(&mut said));
+    // As long as it takes something, it may take its time.
+    let listening = async {
+        let given = giving.await;
+        (
+            given,
+            timeout(SILENCE_LIMIT, output.read_to_end(&mut said)).await,
+        )
+    };
+    let (given, heard) = listening.await;
     let given = given?;
-    let ended = stream.end().await;
+    let ended = match heard {
+        Ok(_) => timeout(SILENCE_LIMIT, stream.end()).await,
+        Err(late) => Err(late),
+    };
+    let Ok(ended) = ended else {
+        progress.moved_in_vain(given);
+        return Err(LargeError::silent(source.path()));
+    };
     if let Err(error) = ended {
         progress.moved_in_vain(given);
         return Err(LargeError::broken_off(&error));
@@ -73,14 +90,21 @@ async fn give(
     while at < range.end {
         let length = (range.end - at).min(CHUNK);
         let packed = squeeze.pass(&source.read(at, length as usize).await?);
-        if input.write_all(&packed).await.is_err() {
+        let writing = timeout(SILENCE_LIMIT, input.write_all(&packed)).await;
+        let written = writing.map_err(|_| LargeError::silent(source.path()))?;
+        if written.is_err() {
             // A program that ended takes no more, which its end will explain.
             return Ok(at - range.start);
         }
         at += length;
         progress.moved(length);
     }
-    let _ = input.write_all(&squeeze.finish()).await;
-    let _ = input.shutdown().await;
+    let last = squeeze.finish();
+    let ending = async {
+        let _ = input.write_all(&last).await;
+        let _ = input.shutdown().await;
+    };
+    let ended = timeout(SILENCE_LIMIT, ending).await;
+    ended.map_err(|_| LargeError::silent(source.path()))?;
     Ok(at - range.start)
 }

@@ -25,6 +25,11 @@ impl Source {
         }
     }
 
+    /// Its path as it is shown.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
     /// Reads exactly so many bytes; a file that ends before has changed. For threads that may block.
     pub(super) fn read_now(&self, offset: u64, buffer: &mut [u8]) -> Result<(), LargeError> {
         let read = self.file.read_exact_at(buffer, offset);
