@@ -40,16 +40,16 @@ async fn file_for_a_folder_that_has_a_directory_of_its_name_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn files_of_the_same_two_folders_go_in_calls_at_the_same_time() {
     let stage = Stage::new().await;
-    let names = ["a", "b", "c", "d"];
-    for name in names {
+    for name in ["a", "b", "c", "d"] {
         stage.write(Way::Up, name, name);
     }
     fs::create_dir_all(&stage.there).unwrap();
-    let calls = names.map(|name| {
+    let send = |name: &str| {
         let (from, to) = (stage.here.join(name), stage.there.join(name));
         stage.call(Way::Up, json!({"local_path": from, "remote_path": to}))
-    });
-    for done in futures::future::join_all(calls).await {
+    };
+    let (a, b, c, d) = tokio::join!(send("a"), send("b"), send("c"), send("d"));
+    for done in [a, b, c, d] {
         assert!(!done.is_error, "{}", done.text);
     }
     stage.assert_same();
