@@ -23,6 +23,8 @@ pub enum Alarm {
     CheckpointUnreadable,
     /// What the host has written down about the task cannot be used.
     RecordUnreadable,
+    /// Looks come to another host, which shares its home with that of the task.
+    OtherNode,
 }
 
 impl Alarm {
@@ -38,6 +40,9 @@ impl Alarm {
             }
             Alarm::CheckpointUnreadable => "the checkpoint cannot be read",
             Alarm::RecordUnreadable => "the records of the task on the host cannot be used",
+            Alarm::OtherNode => {
+                "looks come to another node with the same home, which sees none of its processes"
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::script::{COMMON, bare};
+use super::script::{COMMON, TMUX, bare};
 use super::spec::{JobSpecError, check_path};
 use super::{AttemptNumber, JobId, SessionName};
 use crate::ids::RunToken;
@@ -134,6 +134,7 @@ pub fn check_script(looks: &[Look], mark: &RunToken) -> String {
     let mut script = String::with_capacity(8 * 1024 + looks.len() * 256);
     let _ = writeln!(script, "{{\n_rm={mark}");
     script.push_str(&bare(COMMON));
+    script.push_str(&bare(TMUX));
     script.push_str(&bare(CHECK));
     for (number, look) in looks.iter().enumerate() {
         let (job, attempt) = match &look.subject {
@@ -165,3 +166,7 @@ pub fn check_script(looks: &[Look], mark: &RunToken) -> String {
 #[cfg(test)]
 #[path = "check_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "node_tests.rs"]
+mod node_tests;

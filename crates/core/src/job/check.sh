@@ -17,10 +17,10 @@ process_field() {
   if [ -h "$_rdir/$1" ] || { [ -e "$_rdir/$1" ] && [ ! -f "$_rdir/$1" ]; }; then
     field "$1:odd"
   elif [ -e "$_rdir/$1" ]; then
-    _rpid= _rwas= _rthen= _rlead=
-    read -r _rpid _rwas _rthen _rlead <"$_rdir/$1"
+    _rpid= _rwas= _rthen= _rlead= _rat=
+    read -r _rpid _rwas _rthen _rlead _rat _rx <"$_rdir/$1"
     start_of "$_rpid" || _rstart=
-    field "$1:$_rpid:$_rwas:$_rthen:$_rlead:$_rstart"
+    field "$1:$_rpid:$_rwas:$_rthen:$_rlead:$_rstart:$_rat"
   fi
 }
 
@@ -160,19 +160,12 @@ look() {
 
 _ri=host
 field "boot:$_rboot"
+field "node:$_rnode"
 field "now:$(date +%s 2>/dev/null)"
-if command -v tmux >/dev/null 2>&1; then
-  # A server that cannot be asked is not one without sessions.
-  if _rx=$(LC_ALL=C tmux list-sessions -F '#{session_name}' 2>&1); then
-    field "tmux:yes"
-    sessions() { printf '%s\n' "$_rx" | head -c 65536; }
-    blob sessions sessions
-  else
-    case $_rx in
-    *'no server running'* | *'o such file or directory'* | *'no sessions'* | *'onnection refused'*) field "tmux:yes" ;;
-    *) field "tmux:no" ;;
-    esac
-  fi
+if command -v tmux >/dev/null 2>&1 && list_sessions; then
+  field "tmux:yes"
+  sessions() { printf '%s\n' "$_rsessions" | head -c 65536; }
+  blob sessions sessions
 else
   field "tmux:no"
 fi

@@ -227,6 +227,7 @@ pub fn parse_check(
 #[derive(Default)]
 struct Host<'a> {
     boot: Option<HostWord>,
+    node: Option<HostWord>,
     now: Option<u64>,
     has_tmux: bool,
     sessions: &'a [u8],
@@ -236,6 +237,7 @@ impl<'a> Host<'a> {
     fn take(&mut self, field: &str, rest: &'a [u8]) {
         match field.split_once(':') {
             Some(("boot", word)) => self.boot = HostWord::parse(word),
+            Some(("node", word)) => self.node = HostWord::parse(word),
             Some(("now", seconds)) => self.now = seconds.parse().ok(),
             Some(("tmux", word)) => self.has_tmux = word == "yes",
             _ if field == "sessions" => self.sessions = rest,
@@ -307,8 +309,8 @@ impl<'a> Sight<'a> {
             is_ours,
             has_folder: is_ours && !self.is_missing,
             nonce: word(self.nonce),
-            runner: liveness(self.process, boot),
-            command: liveness(self.child, boot),
+            runner: liveness(self.process, boot, host.node.as_ref()),
+            command: liveness(self.child, boot, host.node.as_ref()),
             exit,
             stop_mark: word(self.stop),
             log_is_unbounded: self.alarm,
@@ -333,18 +335,19 @@ impl<'a> Sight<'a> {
     }
 }
 
-fn liveness(words: Option<&str>, boot: &HostWord) -> Liveness {
+fn liveness(words: Option<&str>, boot: &HostWord, here: Option<&HostWord>) -> Liveness {
     let Some(words) = words else {
         return Liveness::NotRecorded;
     };
     let mut fields = words.split(':');
     let mut next = || fields.next().unwrap_or("");
-    let (pid, start, then, session, now) = (next(), next(), next(), next(), next());
+    let (pid, start, then, session) = (next(), next(), next(), next());
+    let (now, node) = (next(), next());
     if pid == "void" {
         return Liveness::Void;
     }
-    match ProcessIdentity::read(pid, start, then, session) {
-        Some(written) => Liveness::judge(written, boot, now),
+    match ProcessIdentity::read(pid, start, then, session, node) {
+        Some(written) => Liveness::judge(written, boot, here, now),
         None => Liveness::Unreadable,
     }
 }

@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 
 use super::process::ProcessIdentity;
-use super::script::{COMMON, bare, marked, path_word};
+use super::script::{COMMON, TELL, TMUX, bare, marked, path_word};
 use super::spec::{ClaimedGpus, GpuWish, JobSpec};
 use super::{AttemptNumber, JobId, Nonce, SessionName};
 use crate::ids::RunToken;
@@ -75,6 +75,12 @@ pub enum StartRefusal {
         /// The job that has it, where it is one of ours.
         holder: Option<JobId>,
     },
+    /// tmux cannot be asked whether a session of that name is alive.
+    #[error("whether the session name is taken cannot be found out: {detail}")]
+    SessionsUnknown {
+        /// What the host said.
+        detail: String,
+    },
     /// Somebody else has this attempt, or a later one.
     #[error("attempt {attempt} was already taken by somebody else")]
     AttemptTaken {
@@ -139,8 +145,9 @@ pub fn start_script(spec: &JobSpec, mark: &RunToken) -> String {
     let mut script = String::with_capacity(command.len() + 16 * 1024);
     // The braces make `sh` read all of it before it runs any of it.
     let _ = writeln!(script, "{{\n_rm={mark}");
-    script.push_str(&bare(COMMON));
-    script.push_str(&bare(CLAIM));
+    for part in [COMMON, TMUX, TELL, CLAIM] {
+        script.push_str(&bare(part));
+    }
     let gpus = match spec.gpus {
         GpuWish::None => "0".to_owned(),
         GpuWish::Auto => "auto".to_owned(),
@@ -173,7 +180,7 @@ pub fn start_script(spec: &JobSpec, mark: &RunToken) -> String {
     );
     let shell = spec.run.shell().map_or("", |shell| shell);
     let _ = writeln!(script, "_rshell={}", quote(shell));
-    let runner = bare(COMMON) + &bare(RUNNER);
+    let runner = bare(COMMON) + &bare(TMUX) + &bare(RUNNER);
     let viewer = bare(COMMON) + &bare(VIEWER);
     let _ = writeln!(
         script,
@@ -303,7 +310,7 @@ impl Report<'_> {
         let mut fields = self.process?.split(':');
         let mut next = || fields.next().unwrap_or("");
         Some(JobStarted {
-            process: ProcessIdentity::read(next(), next(), next(), next())?,
+            process: ProcessIdentity::read(next(), next(), next(), next(), next())?,
             log_file: self.log.filter(|path| path.starts_with('/'))?.to_owned(),
             log_offset: self.offset?,
             cwd: self.cwd?.to_owned(),
@@ -327,6 +334,7 @@ impl Report<'_> {
             "session" => StartRefusal::SessionTaken {
                 holder: JobId::parse(one).ok(),
             },
+            "tmux" => StartRefusal::SessionsUnknown { detail },
             "attempt" => StartRefusal::AttemptTaken {
                 attempt: attempt()?,
                 holder: Nonce::parse(two).ok(),
@@ -377,3 +385,11 @@ mod session_tests;
 #[cfg(test)]
 #[path = "gpu_tests.rs"]
 mod gpu_tests;
+
+#[cfg(test)]
+#[path = "claim_tests.rs"]
+mod claim_tests;
+
+#[cfg(test)]
+#[path = "void_tests.rs"]
+mod void_tests;

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::script::{COMMON, bare, marked};
+use super::process::HostWord;
+use super::script::{COMMON, TMUX, bare, marked};
 use super::{AttemptNumber, JobId, Nonce, SessionName};
 use crate::ids::RunToken;
 use crate::output::clean_line;
@@ -17,7 +18,7 @@ const END: &str = include_str!("../shell/end.sh");
 /// Most processes that a report lists.
 const LISTED: usize = 50;
 
-/// Which attempt is to be ended.
+/// Which attempt is meant.
 #[derive(Debug, Clone)]
 pub struct StopTarget<'a> {
     /// The job.
@@ -43,6 +44,13 @@ pub enum StopVerdict {
     NotOurs,
     /// It had not begun, but the host did not let us make sure that it never will.
     Unwritable,
+    /// It runs, or ran, on another host that shares its home with the one that was asked; nothing was done.
+    Elsewhere {
+        /// The host it runs on.
+        node: HostWord,
+        /// The host that was asked.
+        here: HostWord,
+    },
 }
 
 /// What was ended and what was not.
@@ -107,6 +115,7 @@ fn script(target: &StopTarget<'_>, mark: &RunToken, only: &str) -> String {
         target.job, target.attempt, target.nonce, target.session
     );
     script.push_str(&bare(COMMON));
+    script.push_str(&bare(TMUX));
     script.push_str("processes() {\n");
     script.push_str(&bare(
         &END.replace("REMOTE_SANDBOX_RUN=$t", "REMOTE_SANDBOX_JOB=$k"),
@@ -125,7 +134,13 @@ pub fn parse_stop(mark: &RunToken, answer: &[u8]) -> Option<StopVerdict> {
         "other" => StopVerdict::NotOurs,
         "unwritable" => StopVerdict::Unwritable,
         "ended" => StopVerdict::Ended(report(mark, answer)),
-        _ => return None,
+        word => {
+            let (node, here) = word.strip_prefix("elsewhere:")?.split_once(':')?;
+            StopVerdict::Elsewhere {
+                node: HostWord::parse(node)?,
+                here: HostWord::parse(here)?,
+            }
+        }
     })
 }
 

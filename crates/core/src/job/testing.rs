@@ -14,9 +14,9 @@ use crate::ids::RunToken;
 use crate::shell::RunSpec;
 
 /// Programs that every host has.
-const PROGRAMS: [&str; 24] = [
+const PROGRAMS: [&str; 25] = [
     "sh", "setsid", "mkdir", "rm", "rmdir", "mv", "ln", "cat", "tail", "head", "tr", "cut", "wc",
-    "ls", "stat", "date", "sleep", "ps", "grep", "mktemp", "env", "touch", "id", "seq",
+    "ls", "stat", "date", "sleep", "ps", "grep", "mktemp", "env", "touch", "id", "seq", "uname",
 ];
 
 pub(super) fn mark() -> RunToken {

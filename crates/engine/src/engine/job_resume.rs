@@ -52,7 +52,8 @@ impl Engine {
         let done = job::carry_out_resume(store, sandbox.as_ref(), &row, &command).await?;
         match done {
             Resumed::Started => Ok(store.job(id, principal).await?.unwrap_or(row)),
-            Resumed::Taken(failure) | Resumed::Refused(failure) | Resumed::Unclear(failure) => {
+            Resumed::ByOther(number) => Err(already_resuming(id, number)),
+            Resumed::Abandoned(failure) | Resumed::Refused(failure) | Resumed::Unclear(failure) => {
                 Err(failure.masked(&self.mask))
             }
         }

@@ -173,6 +173,9 @@ impl Engine {
             match stopped.map_err(|failure| failure.masked(&self.mask))? {
                 StopVerdict::Ended(report) => ended = Some(report),
                 StopVerdict::AlreadyOver | StopVerdict::NeverBegan => {}
+                StopVerdict::Elsewhere { node, here } => {
+                    return Err(elsewhere(&row, node.as_str(), here.as_str()));
+                }
                 StopVerdict::NotOurs | StopVerdict::Unwritable => {
                     let text = format!(
                         "sandbox `{}`: the records of job `{id}` there are not those of the job; nothing was ended",
@@ -312,6 +315,16 @@ fn must_wait(report: &JobReport, query: &JobQuery, first_size: &mut Option<u64>)
 /// What a caller is told who wants something done at events that the user does not allow.
 pub(super) fn refused(refusal: &PolicyRefusal) -> Failure {
     Failure::new(Code::PolicyDenied, refusal.to_string()).hint(refusal.hint())
+}
+
+fn elsewhere(row: &JobRow, node: &str, here: &str) -> Failure {
+    let text = format!(
+        "sandbox `{}`: job `{}` began on node `{node}`, and the node that answered is `{here}`; nothing was ended",
+        row.sandbox, row.id
+    );
+    Failure::new(Code::RemoteRefused, text).hint(
+        "call again until the login comes to that node, or configure that node as a sandbox of its own",
+    )
 }
 
 fn invalid(error: &JobSpecError) -> Failure {

@@ -11,7 +11,7 @@ mod stop;
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
-use remote_sandbox_core::job::{GpuWish, JobSpec, NamedSession, StopTarget, WatchOrder};
+use remote_sandbox_core::job::{GpuWish, NamedSession, StopTarget, WatchOrder};
 use remote_sandbox_core::shell::RunSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -77,17 +77,6 @@ fn target(row: &JobRow) -> StopTarget<'_> {
         nonce: &row.attempt.nonce,
         session: &row.session,
     }
-}
-
-/// A start of the same attempt, by which the host is asked what the first one did.
-fn same_start(row: &JobRow) -> Result<JobSpec, Failure> {
-    let internal = |error: &dyn std::fmt::Display| Failure::new(Code::Internal, error.to_string());
-    let run = RunSpec::new(":".to_owned()).map_err(|error| internal(&error))?;
-    let (id, number) = (row.id.clone(), row.attempt.number);
-    let spec = JobSpec::new(run, id, number, row.attempt.nonce.clone());
-    Ok(spec
-        .map_err(|error| internal(&error))?
-        .in_session(row.session.clone()))
 }
 
 fn wordless(sandbox: &str, what: &str) -> Failure {

@@ -145,3 +145,30 @@ async fn event_that_nobody_will_ever_take_is_not_told_again() {
     let dead = engine.store().dead_letters(Some("local"), 9).await.unwrap();
     assert_eq!(dead[0].error.as_deref(), Some("gone"));
 }
+
+#[tokio::test]
+async fn delivery_that_panics_is_a_failed_try_and_is_told_later() {
+    let home = TempDir::new().unwrap();
+    let engine = engine(home.path());
+    engine.store().add_watch(foreign()).await.unwrap();
+    let options = Options {
+        loop_sleep: Duration::from_millis(50),
+        lease: USUAL_LEASE,
+        is_once: true,
+    };
+    let words = || -> &'static str { panic!("as a notifier might") };
+    let panicking: Deliver =
+        Arc::new(move |_| Box::pin(async move { Err(undelivered(words(), false)) }));
+    let settings = WatchdogSettings::default();
+    let watchdog = Watchdog::new(engine.clone(), settings, options, panicking);
+    let done = Arc::new(watchdog).run(CancellationToken::new()).await;
+    done.unwrap();
+    change(
+        engine.store(),
+        "UPDATE deliveries SET next_try = 0 WHERE tries = 1",
+    )
+    .await;
+    let seen = Seen::default();
+    round(&engine, &seen, Ok(())).await;
+    assert_eq!(seen.lock().unwrap().len(), 1);
+}

@@ -165,10 +165,10 @@ async fn read(
     })
 }
 
-/// Brings the end of logs that grew by more than the first look brings, and of those that were begun anew.
 /// How long reading more of logs may take.
 const MORE_LIMIT: Duration = Duration::from_secs(60);
 
+/// Brings the end of logs that grew by more than the first look brings, and of those that were begun anew.
 async fn read_more(
     sandbox: &dyn Sandbox,
     tasks: &[WatchedTask],

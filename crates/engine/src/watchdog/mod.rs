@@ -7,7 +7,9 @@ mod deliver;
 mod files;
 mod lease;
 mod looking;
+mod marks;
 mod noting;
+mod package;
 mod resume;
 mod round;
 mod visit;
@@ -25,6 +27,7 @@ use remote_sandbox_core::watch::{Channel, EventRecord};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
+use self::marks::Marks;
 use crate::engine::Engine;
 use crate::notify::{self, NotifySettings};
 use crate::sandbox::Sandbox;
@@ -127,7 +130,7 @@ pub struct Watchdog {
     deliver: Deliver,
     made: Mutex<BTreeMap<String, Made>>,
     /// Hosts that are being visited.
-    busy: Mutex<BTreeSet<HostKey>>,
+    busy: Marks<HostKey>,
     /// Hosts that did not answer the last time.
     doubtful: Mutex<BTreeSet<HostKey>>,
     visits: Semaphore,
@@ -154,7 +157,7 @@ impl Watchdog {
             options,
             deliver,
             made: Mutex::default(),
-            busy: Mutex::default(),
+            busy: Marks::default(),
             doubtful: Mutex::default(),
             visits: Semaphore::new(MOST_VISITS),
             doubtful_visits: Semaphore::new(MOST_VISITS),

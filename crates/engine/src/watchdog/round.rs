@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::package::NextLook;
 use super::{Held, HostKey, Watchdog, WatchdogError, locked};
 use crate::clock;
 use crate::engine::{WATCHES_KEPT_FOR, forget_old_watches};
@@ -28,6 +29,7 @@ const UNUSED_FOR: Duration = Duration::from_secs(3600);
 impl Watchdog {
     /// Works until it is told to stop; waits for the lease before, and again when it was lost.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) -> Result<(), WatchdogError> {
+        let mut package = NextLook::At(clock::instant());
         while !stop.is_cancelled() {
             let fence = match self.acquire(&stop).await {
                 Ok(Some(fence)) => fence,
@@ -48,7 +50,7 @@ impl Watchdog {
                 let (watchdog, held) = (self.clone(), held.clone());
                 async move { watchdog.keep(&held).await }
             });
-            self.work(&held).await;
+            self.work(&held, &mut package).await;
             held.over.cancel();
             let _ = keeper.await;
             if let Err(error) = self.store().release_lease(&held.fence).await {
@@ -72,7 +74,7 @@ impl Watchdog {
     }
 
     /// Round after round until the lease is over.
-    async fn work(self: &Arc<Self>, held: &Held) {
+    async fn work(self: &Arc<Self>, held: &Held, package: &mut NextLook) {
         self.write_missing_files().await;
         let mut visits = JoinSet::new();
         let deliveries = tokio::spawn({
@@ -85,8 +87,13 @@ impl Watchdog {
         });
         let mut forgotten = None;
         loop {
+            package.take_over(&self.engine, clock::instant()).await;
             self.round(held, &mut visits).await;
-            while visits.try_join_next().is_some() {}
+            while let Some(done) = visits.try_join_next() {
+                if let Err(error) = done {
+                    tracing::error!(%error, "a visit broke off");
+                }
+            }
             let is_time = forgotten.is_none_or(|at| clock::instant() >= at + FORGET_EVERY);
             if is_time {
                 forgotten = Some(clock::instant());
@@ -107,7 +114,6 @@ impl Watchdog {
         let _ = tokio::time::timeout(FAREWELL, rest).await;
         // What is cut off here is found by its nonce.
         visits.shutdown().await;
-        locked(&self.busy).clear();
         deliveries.abort();
         let _ = deliveries.await;
     }
@@ -128,13 +134,13 @@ impl Watchdog {
             hosts.entry(key).or_default().push(watch.id);
         }
         for (key, ids) in hosts {
-            if !locked(&self.busy).insert(key.clone()) {
+            let Some(mark) = self.busy.mark(key.clone()) else {
                 continue;
-            }
+            };
             let (watchdog, held) = (self.clone(), held.clone());
             visits.spawn(async move {
+                let _mark = mark;
                 watchdog.visit(&held, &key, ids).await;
-                locked(&watchdog.busy).remove(&key);
             });
         }
     }

@@ -94,11 +94,34 @@ impl Watchdog {
                 }
             }
         }
-        let resumes = unfinished.into_iter().filter_map(|task| {
-            let job = task.job?;
-            Some(self.resume(held, &sandbox, task.watch.id, job))
-        });
-        run_some(resumes).await;
+        if let Some(failure) = self.finish(held, &sandbox, &unfinished).await {
+            *failed = Some(failure);
+        }
+    }
+
+    /// Carries out resumes that somebody left unfinished. A host that cannot be asked for one of them is not asked for
+    /// the rest; gives why.
+    async fn finish(
+        &self,
+        held: &Held,
+        sandbox: &Arc<dyn Sandbox>,
+        unfinished: &[WatchedTask],
+    ) -> Option<Failure> {
+        let mut failed = None;
+        for some in unfinished.chunks(MOST_RESUMES) {
+            if let Some(failure) = &failed {
+                let input = WatchInput::Unreachable;
+                self.note_failure(held, some, &input, failure).await;
+                continue;
+            }
+            let resumes = some.iter().filter_map(|task| {
+                let job = task.job.clone()?;
+                Some(self.resume(held, sandbox, task.watch.id, job))
+            });
+            let failures = futures::future::join_all(resumes).await;
+            failed = failures.into_iter().flatten().find(speaks_for_host);
+        }
+        failed
     }
 
     /// Writes down what follows from what was seen, then resumes what is to be resumed.
@@ -175,9 +198,21 @@ fn is_unfinished(task: &WatchedTask) -> bool {
             .is_some_and(|job| job.attempt.state == JobState::Starting && job::is_abandoned(job))
 }
 
-async fn run_some(work: impl Iterator<Item = impl Future<Output = ()>>) {
+/// Whether a failure is that of the host, and not only of one task there.
+fn speaks_for_host(failure: &Failure) -> bool {
+    !matches!(
+        failure.code,
+        Code::Busy | Code::RemoteRefused | Code::Internal
+    )
+}
+
+async fn run_some(work: impl Iterator<Item = impl Future<Output = Option<Failure>>>) {
     let work = futures::stream::iter(work);
     work.buffer_unordered(MOST_RESUMES)
-        .for_each(|()| async {})
+        .for_each(|_| async {})
         .await;
 }
+
+#[cfg(test)]
+#[path = "visit_tests.rs"]
+mod tests;

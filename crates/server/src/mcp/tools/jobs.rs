@@ -1,5 +1,6 @@
 //! `check_background_task`, `stop_background_task`, `list_background_tasks`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -278,7 +279,7 @@ struct JobReply<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
+    reason: Option<Cow<'static, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unreachable_since: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
