@@ -6,6 +6,7 @@ mod examine;
 mod exec;
 mod files;
 mod job_follow;
+mod job_place;
 mod job_prune;
 mod job_reports;
 mod job_resume;

@@ -102,6 +102,13 @@ pub fn alarms_in(text: &[u8]) -> Vec<Alarm> {
     found
 }
 
+/// The extended regular expression by which a host finds what [`alarms_in`] judges: every word with the byte before it, and a
+/// loss that is not a number with the byte after it.
+pub(super) fn alarm_pattern() -> String {
+    let words = WORDS.map(|(word, _)| word).join("|");
+    format!(".?({words}|loss[^[:alnum:]]{{1,8}}(is )?nan.?)")
+}
+
 /// Whether a line gives `nan` as the value of a loss, such as `loss: nan`, `train_loss=NaN` or `"loss": NaN,`.
 fn tells_nan_loss(line: &[u8]) -> bool {
     let lower = line.to_ascii_lowercase();

@@ -24,7 +24,10 @@ mod webhook;
 
 pub use adopt::{adopt_script, parse_adopt};
 pub use alarm::{Alarm, alarms_in};
-pub use check::{Checkpoint, LogPart, Look, MOST_CHECKPOINT_BYTES, MOST_LOG_BYTES, check_script};
+pub use check::{
+    Checkpoint, LogPart, Look, MOST_CHECKPOINT_BYTES, MOST_LOG_BYTES, MOST_SEARCHED_BYTES,
+    check_script,
+};
 pub use ids::{
     AttemptNumber, JobId, JobIdError, NamedSession, Nonce, SESSION_NAME_MAX_CHARS, SessionName,
 };
@@ -44,8 +47,8 @@ pub use start::{
 };
 pub use state::{JobState, KnownAttempt, LostReason, Sighting, UnknownReason, Verdict, judge};
 pub use stop::{
-    StopReport, StopTarget, StopVerdict, VoidVerdict, parse_stop, parse_void, stop_script,
-    void_script,
+    StopReport, StopTarget, StopVerdict, VoidVerdict, parse_stop, parse_void, stop_begun_script,
+    stop_script, void_script,
 };
 pub use told::WatchEvent;
 pub use webhook::shown_webhook;

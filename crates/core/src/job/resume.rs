@@ -245,11 +245,11 @@ impl Next<'_> {
         let failures = std::mem::take(&mut self.history.failures);
         match &sight.state {
             JobState::Exited { .. } | JobState::Signalled { .. } | JobState::Stopped => {
-                self.completed(&sight.state)
+                self.completed(sight)
             }
             JobState::Unknown {
                 reason: UnknownReason::OnlyTheLogSays(_),
-            } => self.completed(&sight.state),
+            } => self.completed(sight),
             JobState::Lost { .. } | JobState::NotStarted => {
                 self.alarms(&sight.alarms);
                 self.gone(&sight.state);
@@ -292,12 +292,14 @@ impl Next<'_> {
         }
     }
 
-    fn completed(&mut self, state: &JobState) {
+    fn completed(&mut self, sight: &WatchSight) {
         if self.history.phase == Phase::Resuming {
             self.resumed();
         }
+        // Most of what is wrong with a task is in its last words.
+        self.alarms(&sight.alarms);
         self.events.push(WatchEvent::Completed {
-            state: state.clone(),
+            state: sight.state.clone(),
         });
         self.end(WatchEnd::Completed);
     }
@@ -450,3 +452,7 @@ impl Next<'_> {
 #[cfg(test)]
 #[path = "resume_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "ending_tests.rs"]
+mod ending_tests;

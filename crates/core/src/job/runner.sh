@@ -39,7 +39,7 @@ _rrun() (
   exec >>"$_rlog" 2>&1 </dev/null || exit 125
   CDPATH= cd "$_rcwd" || exit 125
   PATH=$_rpath
-  unset REMOTE_SANDBOX_RUN
+  unset REMOTE_SANDBOX_RUN REMOTE_SANDBOX_RUNNER
   export REMOTE_SANDBOX_JOB="$_rword"
   case $_rshell in
   */bash | bash) exec "$_rshell" --norc "$_rdir/command" ;;
@@ -96,6 +96,8 @@ read -r _rnonce <"$_rdir/nonce"
 # Into the room that was kept for it.
 printf 'nonce=%s\ncode=%s\nsignal=%s\nended=%s\nend=\n' "$_rnonce" $_rcode $_rsignal "$(date +%s)" 1<>"$_rdir/exit.new"
 mv "$_rdir/exit.new" "$_rdir/exit"
+# Whoever looks later asks for them only where there were some.
+! has_left "$_rdir" || { : >"$_rdir/left"; } 2>/dev/null
 # Its end is written down: from now on it may be ended.
 trap - TERM
 end_view "$_rname" "$_rword"

@@ -106,6 +106,14 @@ pub enum StartRefusal {
     /// The runner did not come up in time; it is certain that it never will, and its number is used up.
     #[error("the runner did not begin in time; nothing was started")]
     RunnerSilent,
+    /// A program that knows the GPUs failed, so which of them are free is not known.
+    #[error("which GPUs are free is not known, for `{tool}` failed on the host: {detail}")]
+    GpuTool {
+        /// The program.
+        tool: String,
+        /// What it said.
+        detail: String,
+    },
     /// Not enough GPUs are free.
     #[error("{free} of {present} GPUs are free")]
     NoFreeGpu {
@@ -242,6 +250,8 @@ fn push_launch(script: &mut String, spec: &JobSpec) {
     for (name, value) in spec.run.variables() {
         let _ = writeln!(script, "export {}={}", name.as_str(), quote(value));
     }
+    // Tells the runner, and what keeps the log for it, from what the command starts.
+    script.push_str("export REMOTE_SANDBOX_RUNNER=\"$_rid.$_rn\"\n");
     if let Some(init) = spec.run.init() {
         script.push_str("export REMOTE_SANDBOX_CWD=\"$_rcwd\"\n");
         if init.len() <= LONGEST_VARIABLE {
@@ -346,6 +356,10 @@ impl Report<'_> {
             "starting" => StartRefusal::StillStarting,
             "abandoned" => StartRefusal::Abandoned,
             "not_started" => StartRefusal::RunnerSilent,
+            "gputool" => StartRefusal::GpuTool {
+                tool: clean_line(one, 32),
+                detail,
+            },
             "gpus" => StartRefusal::NoFreeGpu {
                 free: one.parse().ok()?,
                 present: two.parse().ok()?,

@@ -126,10 +126,9 @@ _roffset=${5:-0}
 # The session name. Matching is exact: tmux itself would take the beginning of a name, or a pattern, for it.
 _rtmux=
 command -v tmux >/dev/null 2>&1 && _rtmux=yes
-if [ -n "$_rnamed" ]; then
-  claim "session-$_rname" || refuse "session:$_rheld" ''
-  _rclaims=" session-$_rname/$_rmine"
-fi
+# Also a name that nobody chose: by its claim others find the job when there is no view of it.
+claim "session-$_rname" || refuse "session:$_rheld" ''
+_rclaims=" session-$_rname/$_rmine"
 _rtry=0
 while [ -n "$_rtmux" ]; do
   if ! list_sessions; then
@@ -156,7 +155,11 @@ done
 
 if [ "$_rgpus" != 0 ]; then
   _rkept=$_rclaims
-  take_gpus || { _rclaims=$_rkept; refuse "gpus:$_rfreeall:$_rall" ''; }
+  take_gpus || {
+    _rclaims=$_rkept
+    [ -z "$_rbroken" ] || [ $_rall != 0 ] || refuse "gputool:$_rbroken" "$_rwhy"
+    refuse "gpus:$_rfreeall:$_rall" ''
+  }
   _rclaims="$_rkept $_rclaims"
 fi
 

@@ -28,6 +28,8 @@ pub enum UnknownReason {
     FolderMissing,
     /// Its folder belongs to another attempt.
     OtherNonce,
+    /// Its folder says that it never began, though it had.
+    VoidAfterBegin,
     /// The file that names its process cannot be read.
     ProcessUnreadable,
     /// The record of its end is empty.
@@ -61,6 +63,9 @@ impl UnknownReason {
         Cow::Borrowed(match self {
             UnknownReason::FolderMissing => "its folder on the host is missing",
             UnknownReason::OtherNonce => "its folder on the host belongs to another attempt",
+            UnknownReason::VoidAfterBegin => {
+                "its folder on the host says that it never began, though it had"
+            }
             UnknownReason::ProcessUnreadable => "the file that names its process cannot be read",
             UnknownReason::ExitEmpty => "the record of its end is empty",
             UnknownReason::ExitTruncated => "the record of its end breaks off",
@@ -322,10 +327,13 @@ fn judge_ours(known: &KnownAttempt, seen: &Observation) -> JobState {
         ExitReading::Fault(fault) => Some(*fault),
         ExitReading::Absent => None,
     };
-    if seen.runner.is_alive() || seen.command.is_alive() {
+    let is_left = seen.has_left && seen.exit == ExitReading::Absent;
+    if seen.runner.is_alive() || seen.command.is_alive() || is_left {
         return JobState::Running;
     }
     match (&seen.runner, fault) {
+        // Somebody who did not find its folder has made it anew.
+        (Liveness::Void, _) if known.process.is_some() => unknown(UnknownReason::VoidAfterBegin),
         (Liveness::Void, _) => JobState::NotStarted,
         // Nothing can be said of its processes from here, not even that somebody ended them.
         (Liveness::OtherNode { node, here, .. }, fault) => unknown(fault.map_or_else(
@@ -351,20 +359,35 @@ fn judge_ours(known: &KnownAttempt, seen: &Observation) -> JobState {
     }
 }
 
-/// A task that is not ours is seen by its session only, and its end by what its log says.
+/// A task that is not in our store is seen by the folder of the job that has claimed its session, else by its session
+/// only, and its end by what its log says.
 fn judge_foreign(seen: &Observation) -> JobState {
-    match (seen.session, seen.hearsay_exit_code()) {
-        (SessionSight::Present, _) => JobState::Running,
-        (_, Some(code)) => JobState::Unknown {
+    let written = seen.has_folder.then(|| judge_claimed(seen));
+    match (written, seen.session, seen.hearsay_exit_code()) {
+        (Some(JobState::Running), _, _) | (_, SessionSight::Present, _) => JobState::Running,
+        // Whoever claimed the session for it never began; the task may be an older one.
+        (Some(state), _, _) if state != JobState::NotStarted => state,
+        (_, _, Some(code)) => JobState::Unknown {
             reason: UnknownReason::OnlyTheLogSays(code),
         },
-        (SessionSight::NoTmux, None) => JobState::Unknown {
+        (_, SessionSight::NoTmux, None) => JobState::Unknown {
             reason: UnknownReason::NoTmux,
         },
-        (SessionSight::Absent, None) => JobState::Lost {
+        (_, SessionSight::Absent, None) => JobState::Lost {
             reason: LostReason::ProcessGone,
         },
     }
+}
+
+/// What the folder says of a job that somebody else started.
+fn judge_claimed(seen: &Observation) -> JobState {
+    let known = KnownAttempt {
+        nonce: seen.nonce.clone(),
+        state: JobState::Starting,
+        process: None,
+        is_stop_asked: false,
+    };
+    judge_ours(&known, seen)
 }
 
 #[cfg(test)]

@@ -43,11 +43,13 @@ fn seen(runner: Liveness, exit: ExitReading) -> Observation {
         nonce: Some(nonce()),
         runner,
         command: Liveness::NotRecorded,
+        has_left: false,
         exit,
         stop_mark: None,
         log_is_unbounded: false,
         session: SessionSight::Absent,
         log: FileSight::default(),
+        gap_text: Vec::new(),
         checkpoint: None,
     }
 }
@@ -105,7 +107,6 @@ fn unknown(reason: UnknownReason) -> JobState {
     ExitReading::Fault(ExitFault::Symlink),
     unknown(UnknownReason::ExitSymlink)
 )]
-#[case::void(Liveness::Void, ExitReading::Absent, JobState::NotStarted)]
 #[case::unreadable(
     Liveness::Unreadable,
     ExitReading::Absent,
@@ -342,4 +343,19 @@ proptest! {
             known.state = verdict.state;
         }
     }
+}
+
+#[test]
+fn attempt_that_began_is_unknown_when_its_folder_says_that_it_never_did() {
+    let void = Sighting::Seen(Box::new(seen(Liveness::Void, ExitReading::Absent)));
+    let verdict = judge(&known(JobState::Running), &void);
+    let expected = JobState::Unknown {
+        reason: UnknownReason::VoidAfterBegin,
+    };
+    assert_eq!(verdict.state, expected);
+    let unheard = KnownAttempt {
+        process: None,
+        ..known(JobState::Starting)
+    };
+    assert_eq!(judge(&unheard, &void).state, JobState::NotStarted);
 }

@@ -85,7 +85,7 @@ impl JobFollower<'_> {
 
     async fn skip_to_last(&mut self, lines: usize) -> Result<(), Failure> {
         const SEARCHED: u64 = 256 * 1024;
-        let sandbox = self.engine.sandbox(Some(&self.row.sandbox))?;
+        let sandbox = self.engine.sandbox_of_job(&self.row).await?;
         let part = LogPart::Last(SEARCHED);
         let row = self.row.clone();
         let seen = job::look_at(self.engine.store(), sandbox.as_ref(), row, part).await?;
@@ -102,7 +102,7 @@ impl JobFollower<'_> {
 
     /// The next piece, without waiting longer than a look takes.
     pub async fn next_piece(&mut self) -> Result<FollowPiece, Failure> {
-        let sandbox = self.engine.sandbox(Some(&self.row.sandbox))?;
+        let sandbox = self.engine.sandbox_of_job(&self.row).await?;
         let part = LogPart::Since {
             byte: self.next,
             most: PIECE,

@@ -30,7 +30,7 @@ impl Engine {
         let watch = watch.ok_or_else(nothing)?;
         let order = job::resume_order(&watch, &self.mask)?.ok_or_else(nothing)?;
         let command = watch.order.resume.command.clone().unwrap_or_default();
-        let sandbox = self.sandbox(Some(&row.sandbox))?;
+        let sandbox = self.sandbox_of_job(&row).await?;
         let seen = job::look_at(store, sandbox.as_ref(), row, LogPart::Nothing).await?;
         if let Some(failure) = seen.failure {
             return Err(failure.masked(&self.mask));

@@ -127,7 +127,10 @@ impl Engine {
     }
 
     /// The sandbox of a watch: the one of our configuration when it is the same, else the one that was kept for it.
-    async fn sandbox_of_watch(&self, row: &WatchRow) -> Result<Arc<dyn Sandbox>, Failure> {
+    pub(super) async fn sandbox_of_watch(
+        &self,
+        row: &WatchRow,
+    ) -> Result<Arc<dyn Sandbox>, Failure> {
         let Some(entry) = &row.entry else {
             return self.sandbox(Some(&row.sandbox));
         };

@@ -92,7 +92,7 @@ impl Engine {
         }
     }
 
-    fn config_named(&self, name: &str) -> Option<&SandboxConfig> {
+    pub(super) fn config_named(&self, name: &str) -> Option<&SandboxConfig> {
         self.entries.iter().find_map(|entry| match entry {
             SandboxEntry::Ready(config) if config.name.as_str() == name => Some(config),
             _ => None,

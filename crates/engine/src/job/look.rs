@@ -107,6 +107,16 @@ pub(crate) async fn glance(
     Ok(found)
 }
 
+/// Whether a sandbox has the last attempt of a job; nothing is written down.
+pub(crate) async fn is_there(sandbox: &dyn Sandbox, row: &JobRow) -> Result<bool, Failure> {
+    let name = sandbox.description().name.as_str();
+    let (id, number) = (row.id.clone(), row.attempt.number);
+    let look = Look::job(id, number, &row.session, &row.log_file, LogPart::Nothing);
+    let look = look.map_err(|error| wordless(name, &error.to_string()))?;
+    let seen = ask(sandbox, &[look]).await?.pop().flatten();
+    Ok(seen.is_some_and(|seen| seen.nonce.as_ref() == Some(&row.attempt.nonce)))
+}
+
 /// Looks at a task that is not in the store.
 pub(crate) async fn look_at_foreign(
     sandbox: &dyn Sandbox,

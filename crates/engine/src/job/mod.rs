@@ -17,10 +17,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use look::{
-    Seen, ask_within, glance, is_abandoned, look_at, look_at_foreign, settle, state_of_foreign,
+    Seen, ask_within, glance, is_abandoned, is_there, look_at, look_at_foreign, settle,
+    state_of_foreign,
 };
 pub(crate) use resume::{Resumed, carry_out_resume, resume_order};
-pub(crate) use start::{begin, carry_out};
+pub(crate) use start::{Destination, begin, carry_out};
 pub(crate) use stop::stop;
 
 use crate::store::JobRow;
@@ -63,6 +64,9 @@ pub struct JobOrder {
     pub max_log_bytes: u64,
     /// What is done about it while nobody waits.
     pub watch: Option<WatchOrder>,
+    /// Where it was started: the name of a sandbox may mean another host elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
 }
 
 /// A word that tells the answer to one script from other text.

@@ -46,6 +46,7 @@ pub(crate) fn resume_order(watch: &WatchRow, mask: &Mask) -> Result<Option<Resum
         gpus: String::new(),
         max_log_bytes: USUAL_MAX_LOG_BYTES,
         watch: Some(watch.order.clone()),
+        place: None,
     };
     let shown = mask.mask_text(command);
     Ok(Some(ResumeOrder {

@@ -32,16 +32,26 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// Longest command that a row repeats.
 pub(super) const LONGEST_COMMAND: usize = 16 * 1024;
 
+/// Where a job is started.
+pub(crate) struct Destination {
+    /// The sandbox, by name.
+    pub(crate) sandbox: String,
+    /// The host that the name means here.
+    pub(crate) place: Option<String>,
+    /// The key of its entry, where that is kept for the watchdog.
+    pub(crate) entry: Option<String>,
+}
+
 /// Writes a job down, surely.
 pub(crate) async fn begin(
     store: &Store,
     request: &JobRequest,
     spec: &JobSpec,
-    sandbox: &str,
+    destination: Destination,
     principal: &str,
     mask: &Mask,
-    entry: Option<String>,
 ) -> Result<JobRow, Failure> {
+    let entry = destination.entry;
     let order = JobOrder {
         cwd: request.run.cwd().map(str::to_owned),
         log_file: request.log_file.clone(),
@@ -52,13 +62,14 @@ pub(crate) async fn begin(
         },
         max_log_bytes: request.max_log_bytes,
         watch: request.watch.clone(),
+        place: destination.place,
     };
     let internal = |error: serde_json::Error| Failure::new(Code::Internal, error.to_string());
     let command = mask.mask_text(request.run.command());
     let new = NewJob {
         id: spec.job().clone(),
         principal: principal.to_owned(),
-        sandbox: sandbox.to_owned(),
+        sandbox: destination.sandbox,
         session: spec.session().clone(),
         log_file: expected_log(request, spec),
         cwd: order.cwd.clone(),
@@ -296,6 +307,12 @@ fn refused(sandbox: &dyn Sandbox, spec: &JobSpec, refusal: &StartRefusal) -> Fai
         StartRefusal::SessionsUnknown { .. } => failure(Code::Busy)
             .hint("leave out session_name, or see why `tmux list-sessions` fails on the host")
             .retry(),
+        StartRefusal::GpuTool { tool, .. } => {
+            let hint = format!(
+                "run `{tool}` there with exec_bash; without `gpus` the job starts and claims none"
+            );
+            failure(Code::RemoteRefused).hint(hint)
+        }
         StartRefusal::NoFreeGpu { .. } => failure(Code::Busy)
             .hint("ask for fewer `gpus`, wait, or use another sandbox (list_sandboxes)")
             .retry(),

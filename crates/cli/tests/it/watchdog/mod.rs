@@ -1,5 +1,6 @@
 //! The watchdog: the true binary in a process of its own, real jobs on a real sshd.
 
+mod alarms;
 mod copies;
 mod crashes;
 mod hosts;

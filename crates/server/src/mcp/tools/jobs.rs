@@ -406,6 +406,9 @@ fn note_of(report: &JobReport) -> Option<String> {
     if report.is_unattended {
         notes.push("the process that would write down its end is gone; it still runs");
     }
+    if report.has_left && report.state.is_terminal() {
+        notes.push("processes that it started still run; stop_background_task ends them");
+    }
     if report.is_log_unbounded {
         notes.push("its log grows past max_log_bytes, and its disk gives nothing back");
     }
