@@ -145,6 +145,7 @@ impl Engine {
             return Ok(made);
         }
         match self.sandbox_of_entry(entry).await {
+            Ok(sandbox) if sandbox.description().local.is_some() => Ok(sandbox),
             Ok(sandbox) => {
                 let mut made = self.made.lock().await;
                 Ok(made.entry(entry.clone()).or_insert(sandbox).clone())

@@ -131,6 +131,7 @@ impl Watchdog {
                 error: error.to_owned(),
             },
             Ok(parcel) => {
+<<<<<<< ours
                 let failed = |words: &str| Undelivered {
                     words: words.to_owned(),
                     is_permanent: false,
@@ -142,6 +143,16 @@ impl Watchdog {
                     Ok(Err(_)) => Err(failed("it broke off")),
                     Err(_) => Err(failed("it took too long")),
                 };
+=======
+                let done = tokio::time::timeout(LAST_RESORT, (self.deliver)(parcel)).await;
+                let done = done.unwrap_or_else(|_| {
+                    Err(Undelivered {
+                        words: "it took too long".to_owned(),
+                        is_permanent: false,
+                        is_impossible: false,
+                    })
+                });
+>>>>>>> theirs
                 failpoint::reached("event_delivered");
                 match done {
                     Ok(()) => DeliveryOutcome::Done,
@@ -185,6 +196,9 @@ impl Watchdog {
             .mask()
             .mask_text(&undelivered.words)
             .into_owned();
+        if undelivered.is_impossible {
+            return DeliveryOutcome::Impossible { error };
+        }
         let now = u64::try_from(clock::wall().as_millis()).unwrap_or(u64::MAX);
         match next_try(tries, now) {
             Some(at) if !undelivered.is_permanent => DeliveryOutcome::Again {

@@ -61,6 +61,7 @@ fn foreign() -> ForeignWatch {
 
 fn undelivered(words: &str, is_permanent: bool) -> Undelivered {
     Undelivered {
+        is_impossible: false,
         words: words.to_owned(),
         is_permanent,
     }
@@ -147,6 +148,7 @@ async fn event_that_nobody_will_ever_take_is_not_told_again() {
 }
 
 #[tokio::test]
+<<<<<<< ours
 async fn delivery_that_panics_is_a_failed_try_and_is_told_later() {
     let home = TempDir::new().unwrap();
     let engine = engine(home.path());
@@ -169,6 +171,18 @@ async fn delivery_that_panics_is_a_failed_try_and_is_told_later() {
     )
     .await;
     let seen = Seen::default();
+=======
+async fn event_that_this_machine_cannot_show_is_neither_told_again_nor_dead() {
+    let home = TempDir::new().unwrap();
+    let engine = engine(home.path());
+    engine.store().add_watch(foreign()).await.unwrap();
+    let seen = Seen::default();
+    let mut impossible = undelivered("no desktop", false);
+    impossible.is_impossible = true;
+    round(&engine, &seen, Err(impossible)).await;
+    let counts = engine.store().watch_counts(None).await.unwrap();
+    assert_eq!((counts.pending_deliveries, counts.dead_deliveries), (0, 0));
+>>>>>>> theirs
     round(&engine, &seen, Ok(())).await;
     assert_eq!(seen.lock().unwrap().len(), 1);
 }

@@ -87,6 +87,8 @@ pub struct Undelivered {
     pub words: String,
     /// Whether it is of no use to try again.
     pub is_permanent: bool,
+    /// Whether this machine does not have the way, so that nothing has failed.
+    pub is_impossible: bool,
 }
 
 /// Tells an event by one way.
@@ -104,6 +106,7 @@ pub fn deliver_by(settings: NotifySettings) -> Deliver {
             done.map_err(|error| Undelivered {
                 words: Failure::chain(&error),
                 is_permanent: error.is_permanent(),
+                is_impossible: error.is_impossible(),
             })
         })
     })

@@ -171,6 +171,7 @@ impl Watchdog {
             return Ok(made.sandbox.clone());
         }
         match self.engine.sandbox_of_entry(entry).await {
+            Ok(sandbox) if sandbox.description().local.is_some() => Ok(sandbox),
             Ok(sandbox) => {
                 let made = Made {
                     sandbox: sandbox.clone(),
