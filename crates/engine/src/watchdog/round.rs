@@ -118,7 +118,7 @@ impl Watchdog {
         let _ = deliveries.await;
     }
 
-    /// Begins visits to all hosts of which a watch is due and that are not being visited.
+    /// Begins visits to all hosts of which a watch is due and that are neither being visited nor left alone.
     async fn round(self: &Arc<Self>, held: &Held, visits: &mut JoinSet<()>) {
         let due = match self.store().due_watches(clock::wall(), MOST_DUE).await {
             Ok(due) => due,
@@ -133,8 +133,19 @@ impl Watchdog {
             };
             hosts.entry(key).or_default().push(watch.id);
         }
+        let now = clock::instant();
         for (key, ids) in hosts {
+<<<<<<< ours
             let Some(mark) = self.busy.mark(key.clone()) else {
+=======
+            let doubtful = locked(&self.doubtful);
+            let is_left_alone = doubtful.get(&key).is_some_and(|rest| rest.goes_on(now));
+            drop(doubtful);
+            if is_left_alone {
+                continue;
+            }
+            if !locked(&self.busy).insert(key.clone()) {
+>>>>>>> theirs
                 continue;
             };
             let (watchdog, held) = (self.clone(), held.clone());

@@ -9,6 +9,7 @@ use remote_sandbox_core::job::{JobState, Phase, WatchInput};
 
 use super::looking::{Glimpse, look_at_all};
 use super::noting::Decided;
+use super::rest::Rest;
 use super::{Held, HostKey, Made, Watchdog, locked};
 use crate::clock;
 use crate::job;
@@ -27,7 +28,9 @@ const MOST_RESUMES: usize = 4;
 impl Watchdog {
     /// Looks at tasks of one host and does what follows.
     pub(super) async fn visit(&self, held: &Held, key: &HostKey, ids: Vec<WatchId>) {
-        let is_doubtful = locked(&self.doubtful).contains(key);
+        let is_doubtful = locked(&self.doubtful)
+            .get(key)
+            .is_some_and(Rest::is_failing);
         let lane = if is_doubtful {
             &self.doubtful_visits
         } else {
@@ -47,10 +50,12 @@ impl Watchdog {
             }
         }
         let mut doubtful = locked(&self.doubtful);
-        match failed {
-            Some(_) => doubtful.insert(key.clone()),
-            None => doubtful.remove(key),
-        };
+        let now = clock::instant();
+        if failed.is_some() {
+            doubtful.entry(key.clone()).or_default().failed(now);
+        } else if doubtful.get_mut(key).is_some_and(|rest| rest.answered(now)) {
+            doubtful.remove(key);
+        }
     }
 
     async fn visit_part(
