@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::package::NextLook;
@@ -25,6 +26,23 @@ const FORGET_EVERY: Duration = Duration::from_secs(3600);
 
 /// How long a sandbox stays made that nobody needs.
 const UNUSED_FOR: Duration = Duration::from_secs(3600);
+
+/// The visits that one round began; tells how long they took when the last of them is over.
+struct Tick {
+    began: Instant,
+    watches: usize,
+    hosts: usize,
+}
+
+impl Drop for Tick {
+    fn drop(&mut self) {
+        let seconds = clock::instant()
+            .saturating_duration_since(self.began)
+            .as_secs_f64();
+        let (watches, hosts) = (self.watches, self.hosts);
+        tracing::info!(watches, hosts, seconds, "tick");
+    }
+}
 
 impl Watchdog {
     /// Works until it is told to stop; waits for the lease before, and again when it was lost.
@@ -120,6 +138,7 @@ impl Watchdog {
 
     /// Begins visits to all hosts of which a watch is due and that are neither being visited nor left alone.
     async fn round(self: &Arc<Self>, held: &Held, visits: &mut JoinSet<()>) {
+        let began = clock::instant();
         let due = match self.store().due_watches(clock::wall(), MOST_DUE).await {
             Ok(due) => due,
             Err(error) => return held.note(&error),
@@ -133,6 +152,7 @@ impl Watchdog {
             };
             hosts.entry(key).or_default().push(watch.id);
         }
+<<<<<<< ours
         let now = clock::instant();
         for (key, ids) in hosts {
 <<<<<<< ours
@@ -149,9 +169,27 @@ impl Watchdog {
                 continue;
             };
             let (watchdog, held) = (self.clone(), held.clone());
+=======
+        hosts.retain(|key, _| locked(&self.busy).insert(key.clone()));
+        if hosts.is_empty() {
+            return;
+        }
+        let tick = Arc::new(Tick {
+            began,
+            watches: hosts.values().map(Vec::len).sum(),
+            hosts: hosts.len(),
+        });
+        for (key, ids) in hosts {
+            let (watchdog, held, tick) = (self.clone(), held.clone(), tick.clone());
+>>>>>>> theirs
             visits.spawn(async move {
                 let _mark = mark;
                 watchdog.visit(&held, &key, ids).await;
+<<<<<<< ours
+=======
+                locked(&watchdog.busy).remove(&key);
+                drop(tick);
+>>>>>>> theirs
             });
         }
     }
