@@ -132,27 +132,11 @@ impl JobFollower<'_> {
         }
     }
 
-<<<<<<< ours
-    async fn skip_to_last(&mut self, lines: usize) -> Result<(), Failure> {
-        const SEARCHED: u64 = 256 * 1024;
-        let sandbox = self.engine.sandbox_of_job(&self.row).await?;
-        let part = LogPart::Last(SEARCHED);
-        let row = self.row.clone();
-        let seen = job::look_at(self.engine.store(), sandbox.as_ref(), row, part).await?;
-        if let Some(observation) = &seen.observation {
-            let size = observation.log.size_bytes.unwrap_or(0);
-            let text = &observation.log.text;
-            let begin = size.saturating_sub(SEARCHED);
-            let skip = crate::run::start_of_last_lines(text, lines) as u64;
-            self.next = (begin + skip).max(self.next);
-        }
-=======
     /// Looks at the job; an error says why nothing could be seen.
     async fn look(&mut self, part: LogPart) -> Result<(JobState, Observation), Failure> {
-        let sandbox = self.engine.sandbox(Some(&self.row.sandbox))?;
+        let sandbox = self.engine.sandbox_of_job(&self.row).await?;
         let (store, row) = (self.engine.store(), self.row.clone());
         let seen = job::look_at(store, sandbox.as_ref(), row, part).await?;
->>>>>>> theirs
         self.row = seen.row;
         match (seen.observation, seen.failure) {
             (Some(observation), None) => Ok((seen.state, observation)),
@@ -161,14 +145,6 @@ impl JobFollower<'_> {
         }
     }
 
-<<<<<<< ours
-    /// The next piece, without waiting longer than a look takes.
-    pub async fn next_piece(&mut self) -> Result<FollowPiece, Failure> {
-        let sandbox = self.engine.sandbox_of_job(&self.row).await?;
-        let part = LogPart::Since {
-            byte: self.next,
-            most: PIECE,
-=======
     /// The byte to begin at; none while only the host knows where the job begins in its log.
     async fn seek(&mut self, from: FollowFrom) -> Result<Option<u64>, Failure> {
         if let (FollowFrom::Start, Some(offset)) = (from, self.row.attempt.log_offset) {
@@ -177,7 +153,6 @@ impl JobFollower<'_> {
         let part = match from {
             FollowFrom::Start => LogPart::Nothing,
             FollowFrom::LastLines(_) => LogPart::Last(SEARCHED),
->>>>>>> theirs
         };
         let (state, seen) = self.look(part).await?;
         let offset = self.row.attempt.log_offset;

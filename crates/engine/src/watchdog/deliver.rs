@@ -131,10 +131,10 @@ impl Watchdog {
                 error: error.to_owned(),
             },
             Ok(parcel) => {
-<<<<<<< ours
                 let failed = |words: &str| Undelivered {
                     words: words.to_owned(),
                     is_permanent: false,
+                    is_impossible: false,
                 };
                 // One that breaks off is tried again as rarely as any other that failed.
                 let telling = AssertUnwindSafe((self.deliver)(parcel)).catch_unwind();
@@ -143,16 +143,6 @@ impl Watchdog {
                     Ok(Err(_)) => Err(failed("it broke off")),
                     Err(_) => Err(failed("it took too long")),
                 };
-=======
-                let done = tokio::time::timeout(LAST_RESORT, (self.deliver)(parcel)).await;
-                let done = done.unwrap_or_else(|_| {
-                    Err(Undelivered {
-                        words: "it took too long".to_owned(),
-                        is_permanent: false,
-                        is_impossible: false,
-                    })
-                });
->>>>>>> theirs
                 failpoint::reached("event_delivered");
                 match done {
                     Ok(()) => DeliveryOutcome::Done,

@@ -148,7 +148,6 @@ async fn event_that_nobody_will_ever_take_is_not_told_again() {
 }
 
 #[tokio::test]
-<<<<<<< ours
 async fn delivery_that_panics_is_a_failed_try_and_is_told_later() {
     let home = TempDir::new().unwrap();
     let engine = engine(home.path());
@@ -171,7 +170,11 @@ async fn delivery_that_panics_is_a_failed_try_and_is_told_later() {
     )
     .await;
     let seen = Seen::default();
-=======
+    round(&engine, &seen, Ok(())).await;
+    assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn event_that_this_machine_cannot_show_is_neither_told_again_nor_dead() {
     let home = TempDir::new().unwrap();
     let engine = engine(home.path());
@@ -182,7 +185,6 @@ async fn event_that_this_machine_cannot_show_is_neither_told_again_nor_dead() {
     round(&engine, &seen, Err(impossible)).await;
     let counts = engine.store().watch_counts(None).await.unwrap();
     assert_eq!((counts.pending_deliveries, counts.dead_deliveries), (0, 0));
->>>>>>> theirs
     round(&engine, &seen, Ok(())).await;
     assert_eq!(seen.lock().unwrap().len(), 1);
 }

@@ -9,11 +9,8 @@ mod lease;
 mod looking;
 mod marks;
 mod noting;
-<<<<<<< ours
 mod package;
-=======
 mod rest;
->>>>>>> theirs
 mod resume;
 mod round;
 mod visit;
@@ -137,15 +134,9 @@ pub struct Watchdog {
     deliver: Deliver,
     made: Mutex<BTreeMap<String, Made>>,
     /// Hosts that are being visited.
-<<<<<<< ours
     busy: Marks<HostKey>,
-    /// Hosts that did not answer the last time.
-    doubtful: Mutex<BTreeSet<HostKey>>,
-=======
-    busy: Mutex<BTreeSet<HostKey>>,
     /// Hosts that did not answer the last time, or lately.
     doubtful: Mutex<BTreeMap<HostKey, rest::Rest>>,
->>>>>>> theirs
     visits: Semaphore,
     doubtful_visits: Semaphore,
     /// Says that there may be something to deliver.

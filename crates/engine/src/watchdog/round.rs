@@ -152,44 +152,30 @@ impl Watchdog {
             };
             hosts.entry(key).or_default().push(watch.id);
         }
-<<<<<<< ours
         let now = clock::instant();
+        let mut begun = Vec::new();
         for (key, ids) in hosts {
-<<<<<<< ours
-            let Some(mark) = self.busy.mark(key.clone()) else {
-=======
-            let doubtful = locked(&self.doubtful);
-            let is_left_alone = doubtful.get(&key).is_some_and(|rest| rest.goes_on(now));
-            drop(doubtful);
-            if is_left_alone {
-                continue;
+            let rest = locked(&self.doubtful).get(&key).copied();
+            let is_left_alone = rest.is_some_and(|rest| rest.goes_on(now));
+            let mark = (!is_left_alone).then(|| self.busy.mark(key.clone()));
+            if let Some(mark) = mark.flatten() {
+                begun.push((key, ids, mark));
             }
-            if !locked(&self.busy).insert(key.clone()) {
->>>>>>> theirs
-                continue;
-            };
-            let (watchdog, held) = (self.clone(), held.clone());
-=======
-        hosts.retain(|key, _| locked(&self.busy).insert(key.clone()));
-        if hosts.is_empty() {
+        }
+        if begun.is_empty() {
             return;
         }
         let tick = Arc::new(Tick {
             began,
-            watches: hosts.values().map(Vec::len).sum(),
-            hosts: hosts.len(),
+            watches: begun.iter().map(|(_, ids, _)| ids.len()).sum(),
+            hosts: begun.len(),
         });
-        for (key, ids) in hosts {
+        for (key, ids, mark) in begun {
             let (watchdog, held, tick) = (self.clone(), held.clone(), tick.clone());
->>>>>>> theirs
             visits.spawn(async move {
                 let _mark = mark;
                 watchdog.visit(&held, &key, ids).await;
-<<<<<<< ours
-=======
-                locked(&watchdog.busy).remove(&key);
                 drop(tick);
->>>>>>> theirs
             });
         }
     }

@@ -124,7 +124,7 @@ async fn dead_host_with_nothing_but_unfinished_resumes_is_doubtful_and_none_is_g
         entry: None,
         sandbox: "dead".to_owned(),
     };
-    assert!(locked(&watchdog.doubtful).contains(&key));
+    assert!(locked(&watchdog.doubtful).contains_key(&key));
     assert!(!watchdog.busy.contains(&key));
     for number in 1..=6 {
         let id = JobId::from_uuid_bytes([number; 16]);

@@ -1,11 +1,8 @@
 //! The watchdog: the true binary in a process of its own, real jobs on a real sshd.
 
-<<<<<<< ours
 mod alarms;
-mod copies;
-=======
 mod clocks;
->>>>>>> theirs
+mod copies;
 mod crashes;
 mod detached;
 mod foreign;
