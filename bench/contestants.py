@@ -117,7 +117,9 @@ class McpServer(Contestant):
         sandboxes = [{"name": host.name, "host": "127.0.0.1", "port": host.port, "user": self.world.user,
                       "key_file": str(self.world.key)} for host in self.hosts]
         return {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8",
-                "REMOTE_SANDBOX_MCP_HOME": str(home / "state"), "REMOTE_SANDBOX_LIST": json.dumps(sandboxes)}
+                "REMOTE_SANDBOX_MCP_HOME": str(home / "state"), "REMOTE_SANDBOX_LIST": json.dumps(sandboxes),
+                # Nothing may stay behind when the run is over.
+                "REMOTE_SANDBOX_WATCHDOG": "off"}
 
     def start(self) -> float:
         environment = self._environment()

@@ -22,9 +22,12 @@ KbdInteractiveAuthentication no
 UsePAM no
 StrictModes no
 PrintMotd no
+MaxStartups {startups}
 Subsystem sftp internal-sftp
-SetEnv HOME={home}
+SetEnv HOME={home} TMUX_TMPDIR={folder}
 """
+# What sshd does by itself: of more than ten logins at a time it drops some.
+USUAL_STARTUPS = "10:30:100"
 SLOW_LOGIN_FILE = "sleep 0.2\n"
 START_SECONDS = 10
 
@@ -51,11 +54,12 @@ class World:
     """Everything the contestants talk to; `close` ends it. The folder's name must be short: sockets lie in it.
 
     The account is the caller's, for that needs no rights, but `HOME` is an empty folder of ours, so that no login file of
-    this machine is measured. Behind the last sshd the home has a `.bashrc` that sleeps.
+    this machine is measured, and tmux has a socket of ours. Behind the last sshd the home has a `.bashrc` that sleeps.
     """
 
-    def __init__(self, folder: pathlib.Path, sshd_count: int, round_trip_ms: float) -> None:
-        self.folder, self.round_trip_ms = folder, round_trip_ms
+    def __init__(self, folder: pathlib.Path, sshd_count: int, round_trip_ms: float,
+                 startups: str = USUAL_STARTUPS) -> None:
+        self.folder, self.round_trip_ms, self.startups = folder, round_trip_ms, startups
         self.user, self.key = getpass.getuser(), folder / "client_key"
         self.children: list[subprocess.Popen] = []
         self.silent = socket.socket()
@@ -79,7 +83,8 @@ class World:
     def _start_sshd(self, home: pathlib.Path) -> int:
         port = free_port()
         config = self.folder / f"sshd-{port}"
-        config.write_text(SSHD_CONFIG.format(port=port, folder=self.folder, home=home), encoding="ascii")
+        config.write_text(SSHD_CONFIG.format(port=port, folder=self.folder, home=home, startups=self.startups),
+                          encoding="ascii")
         program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
         if program is None:
             raise FileNotFoundError("sshd is not installed")

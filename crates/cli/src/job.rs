@@ -10,18 +10,19 @@ use remote_sandbox_core::output::clean_line;
 use remote_sandbox_core::shell::RunSpec;
 use remote_sandbox_engine::call::{CallContext, Principal};
 use remote_sandbox_engine::engine::{
-    Engine, FollowFrom, FollowPiece, JobQuery, JobReference, JobReport,
+    Engine, FollowFrom, FollowPiece, JobQuery, JobReference, JobReport, JobStartReport,
 };
 use remote_sandbox_engine::job::JobRequest;
 use remote_sandbox_engine::proc;
 use remote_sandbox_engine::run::{ReadingPosition, Wanted};
-use remote_sandbox_server::mcp::{job_started, job_status};
+use remote_sandbox_server::mcp::{given_name, job_started, job_status};
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Common;
 use crate::engine::{build, with, with_engine};
 use crate::exec::shell_line;
 use crate::report::{Failed, notice, print};
+use crate::watch_options::WatchOptions;
 
 /// Lines of the log that `show` shows.
 const LINES: usize = 20;
@@ -36,7 +37,7 @@ pub(crate) struct Job {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// Start a command that goes on without this program and the connection
-    Start(Start),
+    Start(Box<Start>),
     /// How a job stands, with the end of its log
     Show {
         /// The job
@@ -103,12 +104,25 @@ struct Start {
     /// How many GPUs it has for itself, or "auto"
     #[arg(long, value_name = "N", default_value = "", hide_default_value = true)]
     gpus: String,
+    /// Have nobody look after it: no events, no resume
+    #[arg(long)]
+    no_watch: bool,
+    /// A name for people
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    watch_name: String,
     /// Print what the tool exec_bash_background returns
     #[arg(long)]
     json: bool,
     /// The command
     #[arg(last = true, required = true)]
     command: Vec<String>,
+    #[command(flatten)]
+    watch: WatchOptions,
 }
 
 impl Job {
@@ -139,12 +153,13 @@ async fn text(
     match action {
         Action::Start(start) => {
             let report = engine.start_job(&context, start.request()?).await?;
-            for note in report.notes.iter().chain(&report.warnings) {
+            let warnings = report.warnings.iter().chain(&report.watchdog_warning);
+            for note in report.notes.iter().chain(warnings) {
                 notice(note);
             }
             Ok(match start.json {
                 true => format!("{:#}\n", job_started(&report)),
-                false => format!("{}\nlog: {}\n", report.row.id, report.row.log_file),
+                false => started(&report),
             })
         }
         Action::Show { id, json } => {
@@ -193,14 +208,19 @@ fn parse(id: &str) -> Result<JobId, Failed> {
     Ok(JobId::parse(id).map_err(unknown)?)
 }
 
+/// The end of a log, as people want to see it.
+pub(crate) fn end_of_log() -> Wanted {
+    Wanted {
+        position: ReadingPosition::LastLines(LINES),
+        budget: 64 * 1024,
+        grep: None,
+    }
+}
+
 fn last_lines(id: JobId) -> JobQuery {
     JobQuery {
         job: JobReference::Id(id),
-        wanted: Wanted {
-            position: ReadingPosition::LastLines(LINES),
-            budget: 64 * 1024,
-            grep: None,
-        },
+        wanted: end_of_log(),
         wait: Duration::ZERO,
         wait_for: None,
     }
@@ -215,6 +235,8 @@ impl Start {
         }
         let session = self.session.as_deref().map(SessionName::from_wish);
         let gpus = GpuWish::parse(&self.gpus);
+        // What is wrong in it is told also when nobody is to watch.
+        let watch = self.watch.order()?;
         Ok(JobRequest {
             sandbox: Some(self.name.clone()),
             run,
@@ -224,12 +246,19 @@ impl Start {
             log_file: self.log_file.clone(),
             gpus: gpus.map_err(|error| wrong(error.to_string()))?,
             max_log_bytes: USUAL_MAX_LOG_BYTES,
-            watch: None,
+            watch: (!self.no_watch).then_some(watch),
             run_id: None,
-            name: None,
+            name: given_name("watch-name", &self.watch_name)?,
             metadata: None,
         })
     }
+}
+
+fn started(report: &JobStartReport) -> String {
+    let row = &report.row;
+    let watch = row.watch_id.map(|watch| watch.number());
+    let watch = watch.map_or_else(String::new, |number| format!("watch: {number}\n"));
+    format!("{}\nlog: {}\n{watch}", row.id, row.log_file)
 }
 
 fn page(report: &JobReport) -> String {
@@ -281,7 +310,7 @@ async fn logs(
     let context = CallContext::new(Principal::local(), stop.clone());
     let from = lines.map_or(FollowFrom::Start, FollowFrom::LastLines);
     let mut follower = engine.follow_job(&context, &id, from).await?;
-    let mut is_silent = false;
+    let mut told = "";
     loop {
         let piece = tokio::select! {
             piece = follower.next_piece() => piece?,
@@ -289,22 +318,21 @@ async fn logs(
         };
         match piece {
             FollowPiece::Bytes(bytes) => {
-                is_silent = false;
+                told = "";
                 write(&bytes)?;
                 continue;
             }
             FollowPiece::Silent(failure) if !follow => return Err(failure.into()),
             FollowPiece::Silent(failure) => {
-                if !is_silent {
-                    notice(&format!(
-                        "{}; it goes on when the host answers",
-                        failure.message
-                    ));
-                }
-                is_silent = true;
+                let text = format!("{}; it is tried again", failure.message);
+                tell_once(&mut told, "silent", &text);
+            }
+            FollowPiece::Interrupted(state) if follow => {
+                let text = format!("{id}: {}; the watchdog is to resume it", describe(&state));
+                tell_once(&mut told, "interrupted", &text);
             }
             FollowPiece::Nothing if follow => {}
-            FollowPiece::Nothing => return write(&follower.rest()),
+            FollowPiece::Nothing | FollowPiece::Interrupted(_) => return write(&follower.rest()),
             FollowPiece::End(state) => {
                 write(&follower.rest())?;
                 if follow {
@@ -318,6 +346,14 @@ async fn logs(
             () = stop.cancelled() => return Ok(()),
         }
     }
+}
+
+/// Tells why there is nothing, once for each kind of reason until there is something again.
+fn tell_once(told: &mut &'static str, kind: &'static str, text: &str) {
+    if *told != kind {
+        notice(text);
+    }
+    *told = kind;
 }
 
 fn write(bytes: &[u8]) -> Result<(), Failed> {

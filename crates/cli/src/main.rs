@@ -25,6 +25,7 @@ mod supervisor;
 mod transfer_worker;
 mod transfers;
 mod watch;
+mod watch_options;
 mod watchdog;
 mod watchdog_service;
 

@@ -2,27 +2,25 @@
 
 use std::sync::Arc;
 
-use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::job::WatchWish;
 use remote_sandbox_core::output::clean_line;
 use remote_sandbox_engine::call::{CallContext, Principal};
 use remote_sandbox_engine::clock;
 use remote_sandbox_engine::engine::{Engine, LiveReport, WatchRequest};
-use remote_sandbox_engine::run::{ReadingPosition, Wanted};
 use remote_sandbox_engine::store::WatchRow;
-use remote_sandbox_server::mcp::{status_of, watch_added, watch_json, watch_list, watch_progress};
+use remote_sandbox_server::mcp::{
+    given_name, status_of, watch_added, watch_json, watch_list, watch_progress,
+};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Common;
 use crate::engine::with_engine;
+use crate::job::end_of_log;
 use crate::report::{Failed, notice, print, rough, table};
+use crate::watch_options::WatchOptions;
 
 /// Most watches that are listed.
 const MOST: usize = 500;
-
-/// Lines of log that are shown.
-const LINES: usize = 20;
 
 /// Bytes of a checkpoint that are shown.
 const CHECKPOINT: u64 = 20_000;
@@ -93,42 +91,18 @@ struct Add {
     #[arg(long, value_name = "D")]
     cwd: Option<String>,
     /// A name for people
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
-    /// Command that takes up the work again
     #[arg(
         long,
-        value_name = "COMMAND",
+        value_name = "NAME",
         default_value = "",
         hide_default_value = true
     )]
-    resume_command: String,
-    /// Run it by itself when the task is gone
-    #[arg(long)]
-    auto_resume: bool,
-    /// How often at most
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    max_resume_attempts: i64,
-    /// File in which the task tells how far it is
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "",
-        hide_default_value = true
-    )]
-    checkpoint_path: String,
-    /// The checkpoint is JSON
-    #[arg(long)]
-    checkpoint_json: bool,
-    /// Seconds between two looks
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
-    interval: i64,
-    /// Do not start the watchdog
-    #[arg(long)]
-    no_watchdog: bool,
+    name: String,
     /// Print what the tool watch_background_task returns
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    options: WatchOptions,
 }
 
 impl Watch {
@@ -158,11 +132,7 @@ async fn text(
         Action::Add(add) => add.text(&engine, &context).await,
         Action::Progress { id, stored, json } => {
             let row = engine.watch(&context, *id).await?;
-            let wanted = Wanted {
-                position: ReadingPosition::LastLines(LINES),
-                budget: 64 * 1024,
-                grep: None,
-            };
+            let wanted = end_of_log();
             let live = match stored {
                 true => None,
                 false => Some(
@@ -181,18 +151,6 @@ async fn text(
 
 impl Add {
     async fn text(&self, engine: &Engine, context: &CallContext) -> Result<String, Failed> {
-        let format = if self.checkpoint_json { "json" } else { "text" };
-        let wish = WatchWish {
-            ensure_watchdog: !self.no_watchdog,
-            resume_command: self.resume_command.clone(),
-            auto_resume: self.auto_resume,
-            max_resume_attempts: self.max_resume_attempts,
-            checkpoint_path: self.checkpoint_path.clone(),
-            checkpoint_format: format.to_owned(),
-            interval_s: self.interval,
-            ..WatchWish::default()
-        };
-        let wrong = |error| Failure::new(Code::InvalidParams, Failure::chain(&error));
         let request = WatchRequest {
             sandbox: Some(self.sandbox.clone()),
             session: self.session.clone(),
@@ -200,9 +158,9 @@ impl Add {
             cwd: self.cwd.clone(),
             launch_command: String::new(),
             run_id: None,
-            name: self.name.clone(),
+            name: given_name("name", &self.name)?,
             metadata: None,
-            order: wish.check().map_err(wrong)?,
+            order: self.options.order()?,
         };
         let report = engine.add_watch(context, request).await?;
         for warning in report.warnings.iter().chain(&report.watchdog_warning) {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use remote_sandbox_engine::engine::{Engine, TakeOver, load_config};
+use remote_sandbox_engine::engine::{Engine, load_config};
 use remote_sandbox_engine::environment;
 use remote_sandbox_engine::watchdog::{self, Options, USUAL_LEASE, USUAL_SLEEP};
 use tokio_util::sync::CancellationToken;
@@ -92,7 +92,6 @@ impl Run {
         let done = runtime.block_on(async {
             let stop = CancellationToken::new();
             tokio::spawn(stop_on_signal(stop.clone()));
-            take_over(&engine).await;
             let watchdog = watchdog::Watchdog::new(engine.clone(), settings, options, deliver);
             let done = Arc::new(watchdog).run(stop).await;
             engine.shut_down().await;
@@ -100,20 +99,6 @@ impl Run {
         });
         runtime.shutdown_background();
         Ok(done?)
-    }
-}
-
-/// Takes over what the Python package left behind; that it fails is no reason not to work.
-async fn take_over(engine: &Engine) {
-    match engine.take_over_package().await {
-        Ok(TakeOver::Taken(count @ 1..)) => {
-            tracing::info!("{count} watches of the Python package were taken over");
-        }
-        Ok(TakeOver::InUse) => {
-            tracing::warn!("the watchdog of the Python package works; its watches stay with it");
-        }
-        Ok(_) => {}
-        Err(failure) => tracing::warn!("{}", failure.message),
     }
 }
 

@@ -6,6 +6,7 @@ mod examine;
 mod exec;
 mod files;
 mod job_follow;
+mod job_place;
 mod job_prune;
 mod job_reports;
 mod job_resume;
@@ -45,7 +46,7 @@ pub use job_follow::{FollowFrom, FollowPiece, JobFollower};
 pub use job_prune::PruneReport;
 pub use job_reports::{JobQuery, JobReference, JobReport};
 pub use jobs::{JobStartReport, JobStopReport};
-pub use keeper::{Keeper, KeeperStatus, is_watchdog_alive};
+pub use keeper::{Keeper, is_watchdog_alive};
 pub use listing::{FileEntry, ListReport, ListRequest};
 pub use service_keeper::ServiceKeeper;
 pub(crate) use setup::needs_local;
@@ -57,7 +58,7 @@ pub use tasks::{Liveness, TaskReport, TaskRequest};
 pub use watch_reading::{CheckpointReport, CheckpointSource, LiveReport};
 pub(crate) use watched::{KEPT_FOR as WATCHES_KEPT_FOR, event_file, forget_old_watches};
 pub use watches::{
-    EventQuery, EventReport, ServiceChange, WatchReport, WatchRequest, WatchdogReport,
+    EventQuery, EventReport, LeaseHolder, ServiceChange, WatchReport, WatchRequest, WatchdogReport,
 };
 
 use crate::audit::Audit;

@@ -3,6 +3,7 @@
 mod error;
 mod page;
 mod project;
+mod resume;
 mod server;
 mod stage;
 mod steps;
@@ -23,8 +24,8 @@ use steps::Step;
 /// See in a few seconds what this does, on this machine, with nothing configured
 ///
 /// Starts the real server as an agent's client does, makes a local sandbox, puts a small project in,
-/// runs its tests, follows a long command, reads a result back and cleans up. It reads none of your
-/// configuration and leaves nothing behind. With --config, its server uses that file, so that you can
+/// runs its tests, follows a long command, reads a result back, has the watchdog resume a job that was
+/// interrupted, and cleans up. It reads none of your configuration and leaves nothing behind. With --config, its server uses that file, so that you can
 /// try a `[local]` table; hosts in it are left alone. Ends with 0 only when every step gave what it should.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Demo {}

@@ -9,7 +9,7 @@ pub(super) struct ProjectFile {
 }
 
 /// All files.
-pub(super) const FILES: [ProjectFile; 4] = [
+pub(super) const FILES: [ProjectFile; 5] = [
     ProjectFile {
         name: "primes.sh",
         text: include_str!("project/primes.sh"),
@@ -25,6 +25,10 @@ pub(super) const FILES: [ProjectFile; 4] = [
     ProjectFile {
         name: "count.sh",
         text: include_str!("project/count.sh"),
+    },
+    ProjectFile {
+        name: "train.sh",
+        text: include_str!("project/train.sh"),
     },
 ];
 
@@ -48,7 +52,20 @@ up to 300: 62 primes
 result.txt is written
 ";
 
-/// The file that it leaves.
+/// The command that can be interrupted, and goes on from its checkpoint when it is run again. No shell waits for it, which
+/// would have its own words about its end.
+pub(super) const TRAINING: &str = "exec sh train.sh";
+
+/// How many steps it has.
+pub(super) const TRAINING_STEPS: u32 = 6;
+
+/// Where it writes how far it is.
+pub(super) const CHECKPOINT: &str = "checkpoint";
+
+/// Where it writes its process.
+pub(super) const TRAINING_PROCESS: &str = "train.pid";
+
+/// The file that the long command leaves.
 pub(super) const RESULT: &str = "result.txt";
 
 /// What that holds.

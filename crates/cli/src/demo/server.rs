@@ -71,6 +71,13 @@ impl Start {
             .collect()
     }
 
+    /// Starts this program with these words and without the user's configuration file.
+    pub(super) fn run_beside(&self, words: &[&str]) -> Result<CompanionProcess, DemoError> {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let companion = Companion::start(&self.program, &words, &self.variables);
+        Ok(companion.map_err(DemoError::Start)?.process)
+    }
+
     /// Starts the server and shakes hands.
     pub(super) async fn run(&self) -> Result<Server, DemoError> {
         let companion = Companion::start(&self.program, &self.arguments(), &self.variables)

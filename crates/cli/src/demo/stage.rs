@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use remote_sandbox_core::config::Environment;
 use remote_sandbox_engine::fsio;
+use remote_sandbox_engine::proc::CompanionProcess;
 use serde_json::{Value, json};
 
 use super::error::DemoError;
@@ -69,6 +70,8 @@ pub(super) struct Stage {
     scratch: Scratch,
     start: Start,
     server: Option<Server>,
+    /// A watchdog beside the server; it ends when this is dropped.
+    pub(super) watchdog: Option<CompanionProcess>,
     /// Whether there may be a sandbox.
     has_sandbox: bool,
 }
@@ -89,6 +92,7 @@ impl Stage {
             scratch,
             start,
             server: None,
+            watchdog: None,
             has_sandbox: false,
         })
     }
@@ -130,6 +134,11 @@ impl Stage {
     pub(super) async fn start_server(&mut self) -> Result<&Server, DemoError> {
         let server = self.start.run().await?;
         Ok(self.server.insert(server))
+    }
+
+    /// Starts this program beside the server, with the same state folder.
+    pub(super) fn start_program(&self, words: &[&str]) -> Result<CompanionProcess, DemoError> {
+        self.start.run_beside(words)
     }
 
     /// Calls a tool.
@@ -186,6 +195,7 @@ impl Stage {
 
     /// Cleans up whatever a demo that was broken off has left.
     pub(super) async fn clear(&mut self) -> Result<(), DemoError> {
+        self.end_watchdog();
         let mut tries = 0;
         while self.has_sandbox && tries < MOST_TRIES {
             tries += 1;

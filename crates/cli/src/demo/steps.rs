@@ -8,6 +8,7 @@ use serde_json::json;
 use super::error::DemoError;
 use super::page::spoken;
 use super::project::{self, FILES};
+use super::resume::resume;
 use super::server::Answer;
 use super::stage::{SANDBOX, Stage};
 use crate::report::Failed;
@@ -33,19 +34,21 @@ pub(super) enum Step {
     Test,
     Follow,
     ReadBack,
+    Resume,
     Delete,
     End,
 }
 
 impl Step {
     /// All of them, in their order.
-    pub(super) const ALL: [Step; 8] = [
+    pub(super) const ALL: [Step; 9] = [
         Step::Start,
         Step::Create,
         Step::PutIn,
         Step::Test,
         Step::Follow,
         Step::ReadBack,
+        Step::Resume,
         Step::Delete,
         Step::End,
     ];
@@ -59,6 +62,7 @@ impl Step {
             Step::Test => "Run the project's tests there",
             Step::Follow => "Start something long and follow it without blocking a call",
             Step::ReadBack => "Bring the result back",
+            Step::Resume => "Interrupt a job and see it resumed from its checkpoint",
             Step::Delete => "Delete the sandbox with all that is in it",
             Step::End => "End the server",
         }
@@ -73,6 +77,7 @@ impl Step {
             Step::Test => test(stage).await,
             Step::Follow => follow(stage).await,
             Step::ReadBack => read_back(stage).await,
+            Step::Resume => resume(stage).await,
             Step::Delete => delete(stage).await,
             Step::End => end(stage).await,
         }
@@ -261,7 +266,11 @@ async fn end(stage: &mut Stage) -> Result<String, Failed> {
 }
 
 /// Runs a command that should end with 0.
-async fn run(stage: &Stage, command: &str, stdin: Option<&str>) -> Result<Answer, DemoError> {
+pub(super) async fn run(
+    stage: &Stage,
+    command: &str,
+    stdin: Option<&str>,
+) -> Result<Answer, DemoError> {
     let order = json!({"sandbox_name": SANDBOX, "command": command, "stdin": stdin});
     let answer = stage.call("exec_bash", order).await?;
     match answer.number("exit_code") {

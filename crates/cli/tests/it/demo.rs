@@ -73,8 +73,8 @@ fn programs_without_walls() -> TempDir {
 fn assert_worked(output: &Output) -> String {
     let said = text(&output.stdout);
     assert_eq!(code(output), 0, "{said}{}", text(&output.stderr));
-    assert!(said.contains("\nAll 8 steps worked, "), "{said}");
-    assert_eq!(said.matches("\n   ok ").count(), 8, "{said}");
+    assert!(said.contains("\nAll 9 steps worked, "), "{said}");
+    assert_eq!(said.matches("\n   ok ").count(), 9, "{said}");
     said
 }
 
@@ -95,6 +95,9 @@ fn demo_shows_every_step_and_leaves_nothing_behind() {
         "create_sandbox: demo".to_owned(),
         "| ok: nothing lies below two".to_owned(),
         "| 62 primes up to 300, the largest is 293".to_owned(),
+        "exec_bash_background: exec sh train.sh".to_owned(),
+        ": lost\n".to_owned(),
+        "ok the watchdog found it gone and resumed it after step ".to_owned(),
         format!("  claude mcp add remote-sandbox -- {program}\n"),
         format!("  codex mcp add remote-sandbox -- {program}\n"),
         format!("  [mcp_servers.remote-sandbox]\n  command = \"{program}\"\n"),
@@ -341,7 +344,7 @@ fn demo_is_coloured_on_a_terminal_unless_nobody_wants_it(
     assert_eq!(code(&output), 0, "{said}");
     assert_eq!(said.contains("\x1b[32mok\x1b[0m"), coloured, "{said}");
     if !coloured {
-        let steps = said.split("All 8 steps worked").next().unwrap();
+        let steps = said.split("All 9 steps worked").next().unwrap();
         let wide = steps.lines().skip(3).find(|line| line.chars().count() > 50);
         assert_eq!(wide, None);
     }

@@ -6,10 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use remote_sandbox_testkit::{process, wait_until_blocking};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::commands::{Surroundings, code, text};
+use crate::commands::{SOON, Surroundings, code, text};
 use crate::support::files_below;
 
 const CANARY: &str = "canary-hunter2-canary";
@@ -93,10 +94,15 @@ fn service_is_installed_shown_and_removed() {
     )));
 
     let status = here.json(&["status", "--json"]);
-    assert_eq!(status["running"], true);
+    let service = &status["service"];
     assert_eq!(
-        (&status["pid"], &status["platform"]),
-        (&json!(4242), &json!("linux"))
+        (&service["running"], &service["pid"], &service["platform"]),
+        (&json!(true), &json!(4242), &json!("linux"))
+    );
+    assert_eq!(
+        (&status["lease"], &status["heartbeat_stale"]),
+        (&Value::Null, &json!(true)),
+        "{status:#}"
     );
     let shown = text(&here.run(&["status"]).stdout);
     assert!(
@@ -130,6 +136,70 @@ fn service_is_installed_shown_and_removed() {
 }
 
 #[test]
+fn install_warns_that_the_unit_ends_with_the_session() {
+    let here = Here::new();
+    let file = here.programs.path().join("loginctl");
+    fs::write(&file, "#!/bin/sh\necho Linger=no\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    let first = here.run(&["install"]);
+    let told = text(&first.stderr);
+    assert!(told.contains("loginctl enable-linger"), "{told}");
+    let again = text(&here.run(&["install"]).stdout);
+    assert!(
+        again.starts_with("remote-sandbox-watchdog.service is installed and runs already"),
+        "{again}"
+    );
+    here.run(&["uninstall"]);
+}
+
+/// Ends the watchdog of a test whatever becomes of the test.
+struct Uninstall<'a>(&'a Here);
+
+impl Drop for Uninstall<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.command(&["uninstall"]).output();
+    }
+}
+
+#[test]
+fn lone_watchdog_holds_the_lease_and_is_left_alone_by_a_second_install() {
+    let here = Here::new();
+    fs::remove_file(here.programs.path().join("systemctl")).unwrap();
+    let _end = Uninstall(&here);
+    let first = here.json(&["install", "--json"]);
+    assert_eq!(
+        (&first["kind"], &first["started"], &first["ran_before"]),
+        (&json!("detached"), &json!(true), &json!(false)),
+        "{first:#}"
+    );
+    let pid = first["pid"].clone();
+    let holds = || here.json(&["status", "--json"])["lease"]["pid"] == pid;
+    assert!(wait_until_blocking(SOON, holds));
+    let shown = text(&here.run(&["status"]).stdout);
+    for line in [
+        "watchdog: running\n".to_owned(),
+        format!("process: {pid}\n"),
+        format!("lease: held by process {pid} for "),
+        "watches: 0 active".to_owned(),
+        "hosts: 0 cannot be reached\n".to_owned(),
+        "deliveries: 0 not delivered yet, 0 given up\n".to_owned(),
+    ] {
+        assert!(shown.contains(&line), "{line}: {shown}");
+    }
+    assert!(shown.contains(" s ago, fresh\n"), "{shown}");
+    let again = text(&here.run(&["install"]).stdout);
+    let expected = format!(
+        "the watchdog runs already as a process of its own (process {pid}); it was left as it is\n"
+    );
+    assert!(again.starts_with(&expected), "{again}");
+    let removed = text(&here.run(&["uninstall"]).stdout);
+    assert_eq!(removed, "ended and removed a process of its own\n");
+    let pid = u32::try_from(pid.as_u64().unwrap()).unwrap();
+    assert!(!process::is_alive(pid));
+    assert!(text(&here.run(&["status"]).stdout).contains("lease: held by nobody\n"));
+}
+
+#[test]
 fn configuration_file_of_the_command_line_is_named_absolutely_in_the_unit() {
     let here = Here::new();
     let config = here.home().join("my config.toml");
@@ -139,7 +209,7 @@ fn configuration_file_of_the_command_line_is_named_absolutely_in_the_unit() {
     assert_eq!(code(&output), 0, "{output:?}");
     let said = text(&output.stdout);
     assert!(
-        said.starts_with("installed remote-sandbox-watchdog.service\n"),
+        said.starts_with("installed remote-sandbox-watchdog.service; it starts with"),
         "{said}"
     );
     let unit = here

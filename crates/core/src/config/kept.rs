@@ -1,13 +1,13 @@
 //! An entry as it is kept for another process, with its secrets apart: what is written down holds none of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use super::{
-    AliasSettings, GivenLimits, HostKeySettings, Limits, Reach, SandboxConfig, SecretSource,
-    SshSettings, Surroundings, Transport, Way,
+    AliasSettings, ConfigText, Format, GivenLimits, HostKeySettings, Limits, LocalSettings, Reach,
+    SandboxConfig, SecretSource, SshSettings, Surroundings, Transport, Way,
 };
 use crate::secret::Secret;
 
@@ -65,6 +65,54 @@ pub fn kept_entry(config: &SandboxConfig) -> Result<KeptEntry, UnkeptError> {
     }
     kept.surroundings(&config.surroundings);
     Ok(kept)
+}
+
+/// The key by which an entry of a sandbox on this machine is told from one of a host.
+const LOCAL: &str = "local";
+
+/// Takes apart what holds for a sandbox on this machine: the table `[local]`, flat, with the name of the sandbox.
+pub fn kept_local(name: &str, settings: &LocalSettings) -> Result<KeptEntry, UnkeptError> {
+    let mut kept = KeptEntry {
+        entry: Map::new(),
+        secrets: Vec::new(),
+        surroundings: None,
+    };
+    kept.put(LOCAL, json!(name));
+    kept.put("isolation", json!(settings.isolation.word()));
+    kept.put("network", json!(settings.network.word()));
+    let paths = settings.readable.iter().map(|path| path.to_str());
+    let paths: Option<Vec<&str>> = paths.collect();
+    let paths = paths.ok_or(UnkeptError::Path("readable"))?;
+    if !paths.is_empty() {
+        kept.put("readable", json!(paths));
+    }
+    let limits = &settings.limits;
+    kept.put("processes", json!(limits.processes.unwrap_or(0)));
+    for (key, bound) in [
+        ("memory_mb", limits.memory_mb),
+        ("cpu_percent", limits.cpu_percent),
+    ] {
+        if let Some(bound) = bound {
+            kept.put(key, json!(bound));
+        }
+    }
+    kept.surroundings(&settings.surroundings);
+    Ok(kept)
+}
+
+/// The name of the sandbox on this machine that a whole entry is about, and a configuration that says how it is; none for
+/// an entry of a host.
+pub fn kept_local_source(mut entry: Map<String, Value>) -> Option<(String, ConfigText)> {
+    let Value::String(name) = entry.remove(LOCAL)? else {
+        return None;
+    };
+    let text = json!({ LOCAL: entry }).to_string();
+    let file = ConfigText {
+        path: PathBuf::from("kept.json"),
+        format: Format::Json,
+        text: text.into_bytes(),
+    };
+    Some((name, file))
 }
 
 /// Puts the variables and the start-up text back into an entry.

@@ -60,3 +60,46 @@ fn kept_entry_makes_the_same_sandbox_again(#[case] entry: Value) {
     };
     assert_eq!(shown(&first), shown(&second));
 }
+
+fn read_local(file: ConfigText) -> LocalSettings {
+    let environment: Environment = [("HOME".to_owned(), "/home/u".to_owned())].into();
+    let config = resolve(&Sources {
+        environment,
+        file: Some(file),
+    });
+    assert!(config.problems.is_empty(), "{:?}", config.problems);
+    config.local
+}
+
+#[rstest]
+#[case::nothing("")]
+#[case::much(
+    "isolation = \"landlock\"\nnetwork = \"off\"\nreadable = [\"~/data\", \"/opt/x\"]\nmemory_mb = 2048\n\
+     processes = 0\ncpu_percent = 150\ninit = \"module load x\"\nworkdir = \"w\"\nshell = \"zsh\"\n\
+     env = { API_KEY = \"sk-123456789\", N = 3 }\n"
+)]
+fn kept_local_makes_the_same_sandbox_again(#[case] lines: &str) {
+    let text = format!("[local]\n{lines}");
+    let file = ConfigText::new(PathBuf::from("/c.toml"), text.into_bytes()).unwrap();
+    let first = read_local(file);
+    let kept = kept_local("mine", &first).unwrap();
+    let written = Value::Object(kept.entry.clone()).to_string();
+    assert!(
+        !written.contains("sk-1234") && !written.contains("module load"),
+        "{written}"
+    );
+    let mut whole = kept.entry;
+    if let Some(surroundings) = &kept.surroundings {
+        whole = whole_entry(whole, surroundings.expose()).unwrap();
+    }
+    let (name, file) = kept_local_source(whole).unwrap();
+    let second = read_local(file);
+    assert_eq!((name.as_str(), &second), ("mine", &first));
+    assert_eq!(second.surroundings.variables, first.surroundings.variables);
+}
+
+#[test]
+fn entry_of_a_host_is_not_one_of_this_machine() {
+    let host = read(&json!({"name": "local", "host": "h", "user": "u", "key_file": "/k"}));
+    assert!(kept_local_source(kept_entry(&host).unwrap().entry).is_none());
+}

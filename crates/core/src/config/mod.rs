@@ -23,7 +23,9 @@ mod toolset;
 mod watchdog;
 
 pub use import::{HostPattern, HostPatternError, imported};
-pub use kept::{KeptEntry, KeptSecret, UnkeptError, kept_entry, whole_entry};
+pub use kept::{
+    KeptEntry, KeptSecret, UnkeptError, kept_entry, kept_local, kept_local_source, whole_entry,
+};
 pub use keys::KEYS;
 pub use local::LocalSettings;
 pub use paths::{FileChoice, PathError, Platform, config_file_location, state_dir};

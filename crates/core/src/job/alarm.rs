@@ -23,6 +23,8 @@ pub enum Alarm {
     CheckpointUnreadable,
     /// What the host has written down about the task cannot be used.
     RecordUnreadable,
+    /// Looks come to another host, which shares its home with that of the task.
+    OtherNode,
 }
 
 impl Alarm {
@@ -38,6 +40,9 @@ impl Alarm {
             }
             Alarm::CheckpointUnreadable => "the checkpoint cannot be read",
             Alarm::RecordUnreadable => "the records of the task on the host cannot be used",
+            Alarm::OtherNode => {
+                "looks come to another node with the same home, which sees none of its processes"
+            }
         }
     }
 }
@@ -95,6 +100,13 @@ pub fn alarms_in(text: &[u8]) -> Vec<Alarm> {
     }
     found.sort();
     found
+}
+
+/// The extended regular expression by which a host finds what [`alarms_in`] judges: every word with the byte before it, and a
+/// loss that is not a number with the byte after it.
+pub(super) fn alarm_pattern() -> String {
+    let words = WORDS.map(|(word, _)| word).join("|");
+    format!(".?({words}|loss[^[:alnum:]]{{1,8}}(is )?nan.?)")
 }
 
 /// Whether a line gives `nan` as the value of a loss, such as `loss: nan`, `train_loss=NaN` or `"loss": NaN,`.

@@ -2,19 +2,24 @@
 
 use std::fmt::Write as _;
 
-use super::script::{COMMON, bare};
+use super::alarm::alarm_pattern;
+use super::script::{COMMON, TMUX, bare};
 use super::spec::{JobSpecError, check_path};
 use super::{AttemptNumber, JobId, SessionName};
 use crate::ids::RunToken;
 use crate::shell::quote;
 
 const CHECK: &str = include_str!("check.sh");
+const CLAIM: &str = include_str!("claim.sh");
 
 /// Most bytes of a log that one look brings.
 pub const MOST_LOG_BYTES: u64 = 4 << 20;
 
 /// Most bytes of a checkpoint that one look brings.
 pub const MOST_CHECKPOINT_BYTES: u64 = 1 << 20;
+
+/// Most bytes of a log that one look searches without bringing them.
+pub const MOST_SEARCHED_BYTES: u64 = 64 << 20;
 
 /// Which part of the log is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +69,8 @@ pub struct Look {
     log: LogPart,
     cwd: String,
     checkpoint: Option<(Checkpoint, u64)>,
+    /// The part of the log that is only searched: its first byte, and how many.
+    gap: Option<(u64, u64)>,
 }
 
 impl Look {
@@ -103,7 +110,21 @@ impl Look {
             log,
             cwd: String::new(),
             checkpoint: None,
+            gap: None,
         })
+    }
+
+    /// Has the host search a part of the log for alarms, without bringing it.
+    #[must_use]
+    pub fn searching(mut self, byte: u64, bytes: u64) -> Self {
+        self.gap = Some((byte, bytes.min(MOST_SEARCHED_BYTES)));
+        self
+    }
+
+    /// The session by which a job that somebody else started may be found, as a word of the script.
+    fn claimed_session(&self) -> String {
+        let is_name = self.subject == Subject::Foreign && SessionName::parse(&self.session).is_ok();
+        quote(if is_name { &self.session } else { "" })
     }
 
     /// Looks at its checkpoint too, which is found from the directory of the task.
@@ -134,6 +155,13 @@ pub fn check_script(looks: &[Look], mark: &RunToken) -> String {
     let mut script = String::with_capacity(8 * 1024 + looks.len() * 256);
     let _ = writeln!(script, "{{\n_rm={mark}");
     script.push_str(&bare(COMMON));
+    script.push_str(&bare(TMUX));
+    if looks.iter().any(|look| look.subject == Subject::Foreign) {
+        script.push_str(&bare(CLAIM));
+    }
+    if looks.iter().any(|look| look.gap.is_some()) {
+        let _ = writeln!(script, "_rwords={}", quote(&alarm_pattern()));
+    }
     script.push_str(&bare(CHECK));
     for (number, look) in looks.iter().enumerate() {
         let (job, attempt) = match &look.subject {
@@ -150,12 +178,15 @@ pub fn check_script(looks: &[Look], mark: &RunToken) -> String {
             Some((Checkpoint::Path(path), bytes)) => ("path", quote(path), *bytes),
             Some((Checkpoint::Command(text), bytes)) => ("command", quote(text), *bytes),
         };
+        let (gap, gap_bytes) = look.gap.unwrap_or((0, 0));
         let _ = writeln!(
             script,
-            "look {number} {job} {attempt} {} {from} {} {} {kind} {what} {bytes}",
+            "look {number} {job} {attempt} {} {from} {} {} {kind} {what} {bytes} {} {} {gap_bytes}",
             quote(&look.log_file),
             most.min(MOST_LOG_BYTES),
             quote(&look.cwd),
+            look.claimed_session(),
+            gap.min(i64::MAX as u64 - 1),
         );
     }
     script.push_str("_ri=host; field over\nexit 0\n}\n");
@@ -165,3 +196,11 @@ pub fn check_script(looks: &[Look], mark: &RunToken) -> String {
 #[cfg(test)]
 #[path = "check_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "node_tests.rs"]
+mod node_tests;
+
+#[cfg(test)]
+#[path = "claimed_tests.rs"]
+mod claimed_tests;

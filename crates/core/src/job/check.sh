@@ -17,10 +17,10 @@ process_field() {
   if [ -h "$_rdir/$1" ] || { [ -e "$_rdir/$1" ] && [ ! -f "$_rdir/$1" ]; }; then
     field "$1:odd"
   elif [ -e "$_rdir/$1" ]; then
-    _rpid= _rwas= _rthen= _rlead=
-    read -r _rpid _rwas _rthen _rlead <"$_rdir/$1"
+    _rpid= _rwas= _rthen= _rlead= _rat=
+    read -r _rpid _rwas _rthen _rlead _rat _rx <"$_rdir/$1"
     start_of "$_rpid" || _rstart=
-    field "$1:$_rpid:$_rwas:$_rthen:$_rlead:$_rstart"
+    field "$1:$_rpid:$_rwas:$_rthen:$_rlead:$_rstart:$_rat"
   fi
 }
 
@@ -112,8 +112,25 @@ checkpoint_file() {
   [ $_rkind != file ] || blob checkpoint_text first_bytes "$_rpath" "$2"
 }
 
+# Finds the folder of the job that has claimed a session, whoever started it.
+claimed_folder() {
+  _rplace=$_rroot/claims/$_rboot/session-$1
+  top_claim "$_rplace"
+  [ "$_rtop" -gt 0 ] || return 0
+  _rjob= _rn=
+  { read -r _rjob _rn _rx <"$_rplace/$_rtop"; } 2>/dev/null
+  case $_rjob:$_rn in *[!0-9a-z_:]* | *: | :*) return 0 ;; esac
+  [ ! -d "$_rroot/jobs/$_rjob/$_rn" ] || _rdir=$_rroot/jobs/$_rjob/$_rn
+}
+
+# The words in a part of the log that may be alarms, each once. What was given back to the disk reads as zeros.
+gap_words() {
+  tail -c "+$(($1 + 1))" "$_rlog" | head -c "$2" | tr '\000\015' '\n\n' | LC_ALL=C grep -aiEo -- "$_rwords" | LC_ALL=C sort -u | head -c 8192
+}
+
 # Arguments: number, job, attempt, log, first byte or "last", most bytes, folder of the task, what kind of checkpoint,
-# its path or command, most bytes of it.
+# its path or command, most bytes of it, the session of a task that is not known to be a job, and which bytes of the log
+# are only searched for alarms: the first, and how many.
 look() {
   _ri=$1 _rlog=$4 _rfrom=$5 _rmost=$6 _rcwd=$7
   CDPATH= cd "$HOME" 2>/dev/null
@@ -121,13 +138,20 @@ look() {
   _rcwd=$_rpath
   expand "$_rlog"
   _rlog=$_rpath
-  if [ -n "$2" ]; then
-    _rdir=$_rroot/jobs/$2/$3
+  _rdir=
+  [ -z "$2" ] || _rdir=$_rroot/jobs/$2/$3
+  [ -z "${11}" ] || claimed_folder "${11}"
+  if [ -n "$_rdir" ]; then
     if [ -d "$_rdir" ]; then
+      field folder:there
       word_field nonce
       word_field stop
       process_field process
       process_field child
+      # After the end only where the runner found some.
+      if [ ! -e "$_rdir/exit" ] || [ -e "$_rdir/left" ]; then
+        lives "$_rdir/process" || lives "$_rdir/child" || ! has_left "$_rdir" || field left
+      fi
       [ ! -e "$_rdir/alarm" ] || field alarm
       if [ -h "$_rdir/exit" ]; then
         field exit:symlink
@@ -150,6 +174,7 @@ look() {
     fi
     if [ "$_rfrom" = last ]; then blob log_text last_bytes; else blob log_text bytes_since; fi
   fi
+  if [ $_rkind = file ] && [ "${13}" -gt 0 ]; then blob gap_text gap_words "${12}" "${13}"; fi
   CDPATH= cd "${_rcwd:-$HOME}" 2>/dev/null
   case $8 in
   path) checkpoint_file "$9" "${10}" ;;
@@ -160,19 +185,12 @@ look() {
 
 _ri=host
 field "boot:$_rboot"
+field "node:$_rnode"
 field "now:$(date +%s 2>/dev/null)"
-if command -v tmux >/dev/null 2>&1; then
-  # A server that cannot be asked is not one without sessions.
-  if _rx=$(LC_ALL=C tmux list-sessions -F '#{session_name}' 2>&1); then
-    field "tmux:yes"
-    sessions() { printf '%s\n' "$_rx" | head -c 65536; }
-    blob sessions sessions
-  else
-    case $_rx in
-    *'no server running'* | *'o such file or directory'* | *'no sessions'* | *'onnection refused'*) field "tmux:yes" ;;
-    *) field "tmux:no" ;;
-    esac
-  fi
+if command -v tmux >/dev/null 2>&1 && list_sessions; then
+  field "tmux:yes"
+  sessions() { printf '%s\n' "$_rsessions" | head -c 65536; }
+  blob sessions sessions
 else
   field "tmux:no"
 fi

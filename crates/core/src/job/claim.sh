@@ -1,6 +1,8 @@
-# Claims on what only one job may have: a session name, a GPU. Each thing has a folder, and in it numbered claims; the
-# highest number holds. A claim is never broken: who finds its job over takes the next number, which only one can. A
-# living start may withdraw its own; a claim of a job that is over stays until there is a higher one.
+# Claims on what only one job may have: a session name, a GPU. Each thing has a folder, and in it numbered claims. Who
+# finds the job of the highest one over takes the next number, which only one can. A number may be slow to be taken, and
+# those above it may be gone by then; so whoever has taken one looks at all others after that and gives way to any that
+# lives: of two, at least one sees the other. Only a claim whose job is over is removed by others; a living start may
+# withdraw its own.
 
 # Whether the job that a claim names still has a right to it. Sets _rgone when the claim was withdrawn meanwhile.
 claim_lives() {
@@ -11,7 +13,12 @@ claim_lives() {
     [ -d "$_rcdir" ] || return 1
     start_of "$_rcpid" && [ "$_rstart" = "$_rcstart" ] && return 0
     # Whoever was about to start it is gone; it may have started it just before.
-    void_attempt "$_rcdir" && return 1
+    void_attempt "$_rcdir"
+    case $? in
+    0) return 1 ;;
+    # It may still begin.
+    2) return 0 ;;
+    esac
   fi
   attempt_lives "$_rcdir"
 }
@@ -23,6 +30,21 @@ top_claim() {
     _rx=${_rx##*/}
     case $_rx in '' | *[!0-9]*) continue ;; esac
     [ "$_rx" -le "$_rtop" ] || _rtop=$_rx
+  done
+}
+
+remove_claim() {
+  rm -f "$1"
+  rmdir "$1.taken" 2>/dev/null
+}
+
+# Whether no claim but ours can hold. Sets _rheld to the job that has another one.
+is_alone() {
+  for _rentry in "$_rplace"/*; do
+    _rother=${_rentry##*/}
+    case $_rother in '' | *[!0-9]* | "$_rmine") continue ;; esac
+    [ "$_rother" -lt "$_rmine" ] || return 1
+    ! claim_lives "$_rentry" || { _rheld=$_rcjob; return 1; }
   done
 }
 
@@ -46,15 +68,15 @@ claim() {
     _rgot=$?
     rm -f "$_rplace/new.$$"
     [ $_rgot = 0 ] || continue
-    top_claim "$_rplace"
-    # A number that was free because its claim is long over: somebody has a higher one.
-    if [ $_rtop != $_rmine ]; then
-      rm -f "$_rplace/$_rmine"
+    if ! is_alone; then
+      remove_claim "$_rplace/$_rmine"
+      nap 0.05
       continue
     fi
-    for _rx in "$_rplace"/*; do
-      case ${_rx##*/} in *[!0-9]* | "$_rmine") ;; *) rm -f "$_rx" ;; esac
+    for _rentry in "$_rplace"/*; do
+      case ${_rentry##*/} in *[!0-9]* | "$_rmine") ;; *) remove_claim "$_rentry" ;; esac
     done
+    _rheld=
     return 0
   done
   return 1
@@ -62,9 +84,9 @@ claim() {
 
 # Withdraws what this start has claimed; it must still be alive and have its folder, see above.
 release_claims() {
-  for _rx in $_rclaims; do
-    rm -f "$_rroot/claims/$_rboot/$_rx"
-    rmdir "$_rroot/claims/$_rboot/${_rx%/*}" 2>/dev/null
+  for _rentry in $_rclaims; do
+    remove_claim "$_rroot/claims/$_rboot/$_rentry"
+    rmdir "$_rroot/claims/$_rboot/${_rentry%/*}" 2>/dev/null
   done
   _rclaims=
 }

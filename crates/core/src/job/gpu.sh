@@ -1,13 +1,14 @@
 # Which GPUs are free, and taking some of them. A device is free when no process computes on it and no more of its
 # memory is used than drivers keep: a tenth, or 512 MiB.
 
-# Runs a tool for at most ten seconds and leaves what it says in a file.
+# Runs a tool for at most ten seconds and leaves what it says in a file. Sets _rhung when it did not end by then.
 asked() {
-  "$@" >"$_rdir/gpu" 2>/dev/null &
+  [ -z "$_rhung" ] || return 1
+  "$@" >"$_rdir/gpu" 2>"$_rdir/gpu.why" &
   _rtool=$!
   _rnaps=0
   while kill -0 $_rtool 2>/dev/null; do
-    [ $_rnaps -lt 200 ] || { kill -KILL $_rtool 2>/dev/null; return 1; }
+    [ $_rnaps -lt 200 ] || { _rhung=yes; kill -KILL $_rtool 2>/dev/null; return 1; }
     _rnaps=$((_rnaps + 1))
     nap 0.05
   done
@@ -102,24 +103,37 @@ claim_devices() {
   done
   _rdevices=${_rdevices#,}
   [ $_rcount = "$_rwant" ] && return 0
+  # All were tried: what could not be claimed is not free.
+  _rfreeall=$((_rfreeall + _rcount))
   release_claims
   return 1
 }
 
-# Sets _rvendor and _rdevices. Who leaves the number to us gets one, and goes without where there is no GPU at all.
+# Notes that a tool did not tell which devices there are; one that has none is no failure.
+note_failure() {
+  if grep -qi 'no devices' "$_rdir/gpu" "$_rdir/gpu.why" 2>/dev/null; then return; fi
+  _rbroken=$_rtoolname
+  if [ -n "$_rhung" ]; then
+    _rwhy='it did not end within 10 seconds'
+  else
+    _rwhy=$(cat "$_rdir/gpu.why" "$_rdir/gpu" 2>/dev/null | head -n 3)
+  fi
+}
+
+# Sets _rvendor and _rdevices. Who leaves the number to us gets one, and goes without where there is no GPU at all. Fails
+# with _rbroken set where a tool failed: nobody knows then what is free.
 take_gpus() {
-  _rvendor= _rdevices= _rall=0 _rwant=$_rgpus _rclaims= _rfreeall=0
+  _rvendor= _rdevices= _rall=0 _rwant=$_rgpus _rclaims= _rfreeall=0 _rbroken= _rwhy=
   [ "$_rgpus" != auto ] || _rwant=1
   for _rvendor in nvidia amd ascend; do
     case $_rvendor in nvidia) _rtoolname=nvidia-smi ;; amd) _rtoolname=rocm-smi ;; ascend) _rtoolname=npu-smi ;; esac
     command -v $_rtoolname >/dev/null 2>&1 || continue
-    _rfree= _rmany=0
-    free_$_rvendor || { _rfree=; }
+    _rfree= _rmany=0 _rhung=
+    free_$_rvendor || { _rfree= && note_failure; }
     _rall=$((_rall + _rmany))
-    for _rx in $_rfree; do _rfreeall=$((_rfreeall + 1)); done
-    rm -f "$_rdir/gpu"
+    rm -f "$_rdir/gpu" "$_rdir/gpu.why"
     claim_devices $_rvendor && return 0
   done
   _rvendor=
-  [ "$_rgpus" = auto ] && [ $_rall = 0 ]
+  [ "$_rgpus" = auto ] && [ $_rall = 0 ] && [ -z "$_rbroken" ]
 }

@@ -74,11 +74,11 @@ fn free_gpus_are_taken_and_nobody_else_gets_them() {
         };
         assert_eq!(started.gpus, claimed(&[0]), "{}", host.name);
         assert_eq!(first_line(&host, &first, &started), "0//");
-        // Two are free by memory and process, but one of them is taken.
+        // Two are free by memory and process, but one of them is taken and does not count.
         assert_eq!(
             host.refused(&gpus("2")),
             StartRefusal::NoFreeGpu {
-                free: 2,
+                free: 1,
                 present: 5
             },
             "{}",
@@ -201,5 +201,39 @@ fn tool_that_fails_gives_no_gpu() {
             "{}",
             host.name
         );
+    }
+}
+
+#[test]
+fn tool_that_fails_or_hangs_refuses_the_start_and_is_named() {
+    let failing = "#!/bin/sh\necho 'NVIDIA-SMI has failed: no driver'; exit 9\n";
+    for host in hosts(&[("nvidia-smi", failing)]) {
+        for wish in ["auto", "1"] {
+            let refusal = host.refused(&gpus(wish));
+            let words = refusal.to_string();
+            assert!(
+                words.contains("`nvidia-smi`") && words.contains("no driver"),
+                "{}: {words}",
+                host.name
+            );
+        }
+    }
+    let mut host = Host::full("dash", &["dash"]);
+    host.install("nvidia-smi", "#!/bin/sh\nexec sleep 60\n");
+    let words = host.refused(&gpus("auto")).to_string();
+    assert!(words.contains("`nvidia-smi`"), "{words}");
+    assert!(words.contains("10 seconds"), "{words}");
+}
+
+#[test]
+fn tool_that_knows_of_no_device_is_no_failure() {
+    let none = "#!/bin/sh\necho 'No devices were found'; exit 6\n";
+    for host in hosts(&[("nvidia-smi", none)]) {
+        assert_eq!(host.started(&gpus("auto")).gpus, None, "{}", host.name);
+        let none_free = StartRefusal::NoFreeGpu {
+            free: 0,
+            present: 0,
+        };
+        assert_eq!(host.refused(&gpus("1")), none_free, "{}", host.name);
     }
 }

@@ -3,6 +3,7 @@
 //! A job outlives the connection that started it. On the host a runner waits for its command and writes down how it
 //! ended; here everything that is seen of it is judged. The log of a job is for people: no line in it decides anything.
 
+mod adopt;
 mod alarm;
 mod check;
 mod ids;
@@ -18,10 +19,15 @@ mod state;
 mod stop;
 #[cfg(test)]
 mod testing;
+mod told;
 mod webhook;
 
+pub use adopt::{adopt_script, parse_adopt};
 pub use alarm::{Alarm, alarms_in};
-pub use check::{Checkpoint, LogPart, Look, MOST_CHECKPOINT_BYTES, MOST_LOG_BYTES, check_script};
+pub use check::{
+    Checkpoint, LogPart, Look, MOST_CHECKPOINT_BYTES, MOST_LOG_BYTES, MOST_SEARCHED_BYTES,
+    check_script,
+};
 pub use ids::{
     AttemptNumber, JobId, JobIdError, NamedSession, Nonce, SESSION_NAME_MAX_CHARS, SessionName,
 };
@@ -32,9 +38,7 @@ pub use observe::{
 pub use order::{CheckpointFormat, OrderError, ResumePlan, WatchOrder, WatchWish};
 pub use process::{HostWord, Liveness, ProcessIdentity};
 pub use prune::{MOST_PRUNED, parse_prune, prune_script};
-pub use resume::{
-    Phase, Step, WatchEnd, WatchEvent, WatchHistory, WatchInput, WatchPolicy, WatchSight, step,
-};
+pub use resume::{Phase, Step, WatchEnd, WatchHistory, WatchInput, WatchPolicy, WatchSight, step};
 pub use spec::{
     ClaimedGpus, GpuWish, JobSpec, JobSpecError, LEAST_MAX_LOG_BYTES, USUAL_MAX_LOG_BYTES,
 };
@@ -43,9 +47,10 @@ pub use start::{
 };
 pub use state::{JobState, KnownAttempt, LostReason, Sighting, UnknownReason, Verdict, judge};
 pub use stop::{
-    StopReport, StopTarget, StopVerdict, VoidVerdict, parse_stop, parse_void, stop_script,
-    void_script,
+    StopReport, StopTarget, StopVerdict, VoidVerdict, parse_stop, parse_void, stop_begun_script,
+    stop_script, void_script,
 };
+pub use told::WatchEvent;
 pub use webhook::shown_webhook;
 
 /// The environment variable that carries job and attempt into every process of a job.

@@ -124,7 +124,7 @@ pub enum CheckpointSight {
 pub struct Observation {
     /// Whether it is one of ours.
     pub is_ours: bool,
-    /// Whether the folder of the attempt is there; only ours have one.
+    /// Whether the folder of the attempt is there: of one of ours, or of the job that has the session that was asked for.
     pub has_folder: bool,
     /// The word in that folder.
     pub nonce: Option<Nonce>,
@@ -132,6 +132,8 @@ pub struct Observation {
     pub runner: Liveness,
     /// The command itself, which may outlive the runner.
     pub command: Liveness,
+    /// Whether processes are left that it started, besides runner and command.
+    pub has_left: bool,
     /// The record of the end.
     pub exit: ExitReading,
     /// The word of whoever ended it on purpose.
@@ -142,6 +144,8 @@ pub struct Observation {
     pub session: SessionSight,
     /// Its log.
     pub log: FileSight,
+    /// What may be an alarm in the part of its log that was only searched.
+    pub gap_text: Vec<u8>,
     /// Its checkpoint, when that was asked for.
     pub checkpoint: Option<CheckpointSight>,
 }
@@ -227,6 +231,7 @@ pub fn parse_check(
 #[derive(Default)]
 struct Host<'a> {
     boot: Option<HostWord>,
+    node: Option<HostWord>,
     now: Option<u64>,
     has_tmux: bool,
     sessions: &'a [u8],
@@ -236,6 +241,7 @@ impl<'a> Host<'a> {
     fn take(&mut self, field: &str, rest: &'a [u8]) {
         match field.split_once(':') {
             Some(("boot", word)) => self.boot = HostWord::parse(word),
+            Some(("node", word)) => self.node = HostWord::parse(word),
             Some(("now", seconds)) => self.now = seconds.parse().ok(),
             Some(("tmux", word)) => self.has_tmux = word == "yes",
             _ if field == "sessions" => self.sessions = rest,
@@ -259,7 +265,8 @@ impl<'a> Host<'a> {
 #[derive(Default)]
 struct Sight<'a> {
     is_over: bool,
-    is_missing: bool,
+    is_there: bool,
+    has_left: bool,
     nonce: Option<&'a str>,
     stop: Option<&'a str>,
     process: Option<&'a str>,
@@ -269,6 +276,7 @@ struct Sight<'a> {
     alarm: bool,
     log: Option<&'a str>,
     log_text: &'a [u8],
+    gap_text: &'a [u8],
     checkpoint: Option<&'a str>,
     checkpoint_text: &'a [u8],
 }
@@ -278,7 +286,8 @@ impl<'a> Sight<'a> {
         let (key, value) = field.split_once(':').unwrap_or((field, ""));
         match key {
             "over" => self.is_over = true,
-            "folder" => self.is_missing = true,
+            "folder" => self.is_there = value == "there",
+            "left" => self.has_left = true,
             "nonce" => self.nonce = Some(value),
             "stop" => self.stop = Some(value),
             "process" => self.process = Some(value),
@@ -288,6 +297,7 @@ impl<'a> Sight<'a> {
             "alarm" => self.alarm = true,
             "log" => self.log = Some(value),
             "log_text" => self.log_text = rest,
+            "gap_text" => self.gap_text = rest,
             "checkpoint" => self.checkpoint = Some(value),
             "checkpoint_text" => self.checkpoint_text = rest,
             _ => {}
@@ -305,15 +315,17 @@ impl<'a> Sight<'a> {
         let word = |text: Option<&str>| text.and_then(|text| Nonce::parse(text).ok());
         Observation {
             is_ours,
-            has_folder: is_ours && !self.is_missing,
+            has_folder: self.is_there,
             nonce: word(self.nonce),
-            runner: liveness(self.process, boot),
-            command: liveness(self.child, boot),
+            runner: liveness(self.process, boot, host.node.as_ref()),
+            command: liveness(self.child, boot, host.node.as_ref()),
+            has_left: self.has_left,
             exit,
             stop_mark: word(self.stop),
             log_is_unbounded: self.alarm,
             session: host.session(&look.session),
             log: file(self.log.unwrap_or(""), self.log_text, host.now),
+            gap_text: self.gap_text.to_vec(),
             checkpoint: self
                 .checkpoint
                 .map(|words| self.checkpoint(words, host.now)),
@@ -333,18 +345,19 @@ impl<'a> Sight<'a> {
     }
 }
 
-fn liveness(words: Option<&str>, boot: &HostWord) -> Liveness {
+fn liveness(words: Option<&str>, boot: &HostWord, here: Option<&HostWord>) -> Liveness {
     let Some(words) = words else {
         return Liveness::NotRecorded;
     };
     let mut fields = words.split(':');
     let mut next = || fields.next().unwrap_or("");
-    let (pid, start, then, session, now) = (next(), next(), next(), next(), next());
+    let (pid, start, then, session) = (next(), next(), next(), next());
+    let (now, node) = (next(), next());
     if pid == "void" {
         return Liveness::Void;
     }
-    match ProcessIdentity::read(pid, start, then, session) {
-        Some(written) => Liveness::judge(written, boot, now),
+    match ProcessIdentity::read(pid, start, then, session, node) {
+        Some(written) => Liveness::judge(written, boot, here, now),
         None => Liveness::Unreadable,
     }
 }

@@ -57,7 +57,7 @@ fn exit_record_is_read_with_the_room_after_it() {
 proptest! {
     #[test]
     fn reader_survives_any_answer(lines in prop::collection::vec(
-        ("(host|0|1|9)", "(boot|now|tmux|sessions|nonce|process|child|exit|exit_text|log|log_text|checkpoint|over|folder)",
+        ("(host|0|1|9)", "(boot|node|now|tmux|sessions|nonce|process|child|exit|exit_text|log|log_text|checkpoint|over|folder)",
          "[ -~]{0,40}"), 0..12))
     {
         let mark = RunToken::from_uuid_bytes([9; 16]);

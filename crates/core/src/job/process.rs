@@ -12,7 +12,7 @@ impl HostWord {
     pub fn parse(text: &str) -> Option<Self> {
         let is_plain = text
             .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
         (is_plain && (1..=64).contains(&text.len())).then(|| Self(text.to_owned()))
     }
 
@@ -33,16 +33,26 @@ pub struct ProcessIdentity {
     pub boot_id: HostWord,
     /// The session or group it leads; 0 when it leads none.
     pub session: u32,
+    /// The name of the host among those that share a home, where that was written down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<HostWord>,
 }
 
 impl ProcessIdentity {
-    /// Reads number, start time, boot and session, as a host writes them.
-    pub(super) fn read(pid: &str, start: &str, boot: &str, session: &str) -> Option<Self> {
+    /// Reads number, start time, boot, session and node, as a host writes them; older ones write no node.
+    pub(super) fn read(
+        pid: &str,
+        start: &str,
+        boot: &str,
+        session: &str,
+        node: &str,
+    ) -> Option<Self> {
         Some(Self {
             pid: pid.parse().ok().filter(|pid| *pid > 1)?,
             start_time: HostWord::parse(start)?,
             boot_id: HostWord::parse(boot)?,
             session: session.parse().ok()?,
+            node: HostWord::parse(node),
         })
     }
 }
@@ -64,13 +74,35 @@ pub enum Liveness {
     Reused(ProcessIdentity),
     /// The host was booted again since.
     OtherBoot(ProcessIdentity),
+    /// The host that was asked is another one, which shares its home with that of the process.
+    OtherNode {
+        /// What was written down.
+        written: ProcessIdentity,
+        /// Where it runs, or ran.
+        node: HostWord,
+        /// Which host was asked.
+        here: HostWord,
+    },
 }
 
 impl Liveness {
-    /// Compares what was written down with what the host says now.
-    pub(super) fn judge(written: ProcessIdentity, boot: &HostWord, start_now: &str) -> Self {
+    /// Compares what was written down with what the host says now. A host that was given another name without being
+    /// booted is still the same.
+    pub(super) fn judge(
+        written: ProcessIdentity,
+        boot: &HostWord,
+        here: Option<&HostWord>,
+        start_now: &str,
+    ) -> Self {
         if written.boot_id != *boot {
-            Liveness::OtherBoot(written)
+            match (written.node.clone(), here.cloned()) {
+                (Some(node), Some(here)) if node != here => Liveness::OtherNode {
+                    written,
+                    node,
+                    here,
+                },
+                _ => Liveness::OtherBoot(written),
+            }
         } else if start_now.is_empty() {
             Liveness::Gone(written)
         } else if start_now == written.start_time.as_str() {
@@ -92,7 +124,10 @@ impl Liveness {
             Liveness::Alive(process)
             | Liveness::Gone(process)
             | Liveness::Reused(process)
-            | Liveness::OtherBoot(process) => Some(process),
+            | Liveness::OtherBoot(process)
+            | Liveness::OtherNode {
+                written: process, ..
+            } => Some(process),
         }
     }
 }

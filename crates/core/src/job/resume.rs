@@ -6,12 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use super::alarm::Alarm;
 use super::state::{JobState, LostReason, UnknownReason};
+use super::told::WatchEvent;
 
 /// The longest pause before another resume, unless the caller asked for a longer one.
 const LONGEST_PAUSE_S: u64 = 3600;
 
 /// The shortest pause before a second resume: a resume that dies at once must not become a loop.
 const SHORTEST_PAUSE_S: u64 = 10;
+
+/// So many resumes in a row may have been given up by their host before they began without counting as resumes.
+const MOST_ABANDONED: u32 = 5;
 
 /// What a caller wants from a watch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,6 +113,9 @@ pub struct WatchHistory {
     pub is_config_told: bool,
     /// How often it was resumed.
     pub resumes: u32,
+    /// How often, since it last began, its host gave up a resume before anything ran.
+    #[serde(default)]
+    pub abandoned: u32,
     /// The size of the log at the last look.
     pub log_size: Option<u64>,
     /// When the log last grew.
@@ -145,75 +152,10 @@ pub enum WatchInput {
     ResumeStarted,
     /// The resume that was ordered did not begin, and never will.
     ResumeFailed,
+    /// The resume that was ordered broke off before anything ran, as when the host was booted, and never will begin.
+    ResumeAbandoned,
     /// Somebody else had resumed it already.
     ResumedByOther,
-}
-
-/// What is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WatchEvent {
-    /// The host cannot be reached.
-    SshUnreachable {
-        /// After so many looks.
-        failures: u32,
-    },
-    /// The task runs, after something else was told.
-    RunningRestored,
-    /// The task is gone without having ended.
-    Interrupted {
-        /// Its state.
-        state: JobState,
-    },
-    /// It is gone because its host was booted again.
-    HostRebooted,
-    /// It was resumed.
-    ResumeStarted {
-        /// For the how-many-th time.
-        number: u32,
-    },
-    /// It could not be resumed.
-    ResumeFailed {
-        /// The how-many-th time.
-        number: u32,
-    },
-    /// It was resumed as often as allowed.
-    Exhausted {
-        /// How often that was.
-        resumes: u32,
-    },
-    /// It ended.
-    Completed {
-        /// Its state.
-        state: JobState,
-    },
-    /// Its sandbox is not in the configuration.
-    ConfigMissing,
-    /// Its log does not grow.
-    Stalled {
-        /// For so many seconds.
-        silent_s: u64,
-    },
-    /// Something else is wrong.
-    Alarm(Alarm),
-}
-
-impl WatchEvent {
-    /// The type of the event, as it is stored and sent.
-    pub fn word(&self) -> &'static str {
-        match self {
-            WatchEvent::SshUnreachable { .. } => "ssh_unreachable",
-            WatchEvent::RunningRestored => "running_restored",
-            WatchEvent::Interrupted { .. } => "interrupted",
-            WatchEvent::HostRebooted => "host_rebooted",
-            WatchEvent::ResumeStarted { .. } => "resume_started",
-            WatchEvent::ResumeFailed { .. } => "resume_failed",
-            WatchEvent::Exhausted { .. } => "exhausted",
-            WatchEvent::Completed { .. } => "completed",
-            WatchEvent::ConfigMissing => "config_missing",
-            WatchEvent::Stalled { .. } => "stalled",
-            WatchEvent::Alarm(_) => "alarm",
-        }
-    }
 }
 
 /// What follows from one input. Whoever carries it out writes down the history and the events first.
@@ -274,12 +216,18 @@ impl Next<'_> {
             WatchInput::ResumeFailed if self.history.phase == Phase::Resuming => {
                 self.resume_failed()
             }
+            WatchInput::ResumeAbandoned if self.history.phase == Phase::Resuming => {
+                self.resume_abandoned()
+            }
             WatchInput::ResumedByOther if self.history.phase == Phase::Resuming => {
                 self.history.resumes = self.history.resumes.saturating_sub(1);
                 self.begin_attempt();
             }
             // A word about a resume that nobody waits for any more.
-            WatchInput::ResumeStarted | WatchInput::ResumeFailed | WatchInput::ResumedByOther => {}
+            WatchInput::ResumeStarted
+            | WatchInput::ResumeFailed
+            | WatchInput::ResumeAbandoned
+            | WatchInput::ResumedByOther => {}
         }
     }
 
@@ -294,14 +242,14 @@ impl Next<'_> {
     }
 
     fn seen(&mut self, sight: &WatchSight) {
-        self.history.failures = 0;
+        let failures = std::mem::take(&mut self.history.failures);
         match &sight.state {
             JobState::Exited { .. } | JobState::Signalled { .. } | JobState::Stopped => {
-                self.completed(&sight.state)
+                self.completed(sight)
             }
             JobState::Unknown {
                 reason: UnknownReason::OnlyTheLogSays(_),
-            } => self.completed(&sight.state),
+            } => self.completed(sight),
             JobState::Lost { .. } | JobState::NotStarted => {
                 self.alarms(&sight.alarms);
                 self.gone(&sight.state);
@@ -312,7 +260,19 @@ impl Next<'_> {
                 self.stall(sight);
             }
             JobState::Starting | JobState::Unreachable { .. } => {}
+            JobState::Unknown {
+                reason: UnknownReason::OtherNode { .. },
+            } => self.elsewhere(failures),
             JobState::Unknown { .. } => self.alarms(&[Alarm::RecordUnreadable]),
+        }
+    }
+
+    /// A look that came to another host with the same home says nothing. One that shares its name with others is often
+    /// missed, so only several in a row are told.
+    fn elsewhere(&mut self, failures: u32) {
+        self.history.failures = failures.saturating_add(1);
+        if self.history.failures >= self.policy.alert_after_failures.max(1) {
+            self.alarms(&[Alarm::OtherNode]);
         }
     }
 
@@ -332,12 +292,14 @@ impl Next<'_> {
         }
     }
 
-    fn completed(&mut self, state: &JobState) {
+    fn completed(&mut self, sight: &WatchSight) {
         if self.history.phase == Phase::Resuming {
             self.resumed();
         }
+        // Most of what is wrong with a task is in its last words.
+        self.alarms(&sight.alarms);
         self.events.push(WatchEvent::Completed {
-            state: state.clone(),
+            state: sight.state.clone(),
         });
         self.end(WatchEnd::Completed);
     }
@@ -364,9 +326,7 @@ impl Next<'_> {
             Phase::Interrupted { due: None } if self.policy.may_resume() => self.interrupted(),
             Phase::Interrupted { due } => {
                 // A clock that was set back must not put the resume off by more than its pause.
-                let latest = self
-                    .now
-                    .saturating_add(self.policy.pause_s(self.history.resumes));
+                let latest = self.now.saturating_add(self.pause_s());
                 let due = due.map(|due| due.min(latest));
                 self.history.phase = Phase::Interrupted { due };
                 self.resume_when_due();
@@ -383,11 +343,15 @@ impl Next<'_> {
             self.events.push(WatchEvent::Exhausted { resumes });
             self.end(WatchEnd::Exhausted);
         } else {
-            let pause_s = self.policy.pause_s(self.history.resumes);
-            let due = Some(self.now.saturating_add(pause_s));
+            let due = Some(self.now.saturating_add(self.pause_s()));
             self.history.phase = Phase::Interrupted { due };
             self.resume_when_due();
         }
+    }
+
+    fn pause_s(&self) -> u64 {
+        let tries = self.history.resumes.saturating_add(self.history.abandoned);
+        self.policy.pause_s(tries)
     }
 
     fn resume_when_due(&mut self) {
@@ -414,9 +378,20 @@ impl Next<'_> {
         self.interrupted();
     }
 
+    /// Nothing ran, so it is no resume; but a host that always gives up must not be asked forever.
+    fn resume_abandoned(&mut self) {
+        if self.history.abandoned >= MOST_ABANDONED {
+            return self.resume_failed();
+        }
+        self.history.abandoned = self.history.abandoned.saturating_add(1);
+        self.history.resumes = self.history.resumes.saturating_sub(1);
+        self.interrupted();
+    }
+
     /// A new attempt may alarm and stall anew.
     fn begin_attempt(&mut self) {
         self.history.phase = Phase::Watching;
+        self.history.abandoned = 0;
         self.history.alarms_told.clear();
         self.history.is_stall_told = false;
         self.history.log_size = None;
@@ -477,3 +452,7 @@ impl Next<'_> {
 #[cfg(test)]
 #[path = "resume_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "ending_tests.rs"]
+mod ending_tests;

@@ -313,6 +313,86 @@ fn history_is_kept_as_text_and_read_back() {
     );
 }
 
+#[test]
+fn resume_that_was_given_up_before_anything_ran_uses_up_none() {
+    let mut watch = Watch::new(resuming(1));
+    watch.take(0, &gone());
+    let mut now = 300;
+    assert_eq!(watch.take(now, &gone()), (vec![], Some(1)));
+    for tries in 1..=MOST_ABANDONED {
+        assert_eq!(
+            watch.take(now, &WatchInput::ResumeAbandoned),
+            (vec![], None),
+            "{tries}"
+        );
+        // Each pause is longer than the one before.
+        assert_eq!(watch.take(now + 300, &gone()), (vec![], None), "{tries}");
+        now += 3600;
+        assert_eq!(watch.take(now, &gone()), (vec![], Some(1)), "{tries}");
+    }
+    // It is the host's habit: now it counts.
+    assert_eq!(
+        watch.take(now, &WatchInput::ResumeAbandoned),
+        (vec!["resume_failed", "exhausted"], None)
+    );
+}
+
+#[test]
+fn resume_that_begins_after_it_was_given_up_is_the_first_one() {
+    let mut watch = Watch::new(resuming(1));
+    watch.take(0, &gone());
+    watch.take(300, &gone());
+    watch.take(301, &WatchInput::ResumeAbandoned);
+    assert_eq!(watch.take(4000, &gone()).1, Some(1));
+    let started = step(
+        &watch.policy,
+        &watch.history,
+        &WatchInput::ResumeStarted,
+        4001,
+    );
+    assert_eq!(started.events, [WatchEvent::ResumeStarted { number: 1 }]);
+    assert_eq!(started.history.abandoned, 0);
+}
+
+#[test]
+fn history_of_an_older_version_is_read() {
+    let mut history = serde_json::to_value(WatchHistory::default()).unwrap();
+    history.as_object_mut().unwrap().remove("abandoned");
+    let history: WatchHistory = serde_json::from_value(history).unwrap();
+    assert_eq!(history, WatchHistory::default());
+}
+
+fn other_node() -> JobState {
+    let word = |text| super::super::HostWord::parse(text).unwrap();
+    JobState::Unknown {
+        reason: UnknownReason::OtherNode {
+            began: word("a"),
+            here: word("b"),
+        },
+    }
+}
+
+#[test]
+fn look_that_comes_to_another_node_resumes_nothing_and_is_told_when_it_happens_again_and_again() {
+    let mut watch = Watch::new(resuming(3));
+    watch.take(0, &seen(JobState::Running));
+    for round in 0..5 {
+        let now = 600 * round;
+        assert_eq!(watch.take(now, &seen(other_node())), (vec![], None));
+        assert_eq!(
+            watch.take(now + 300, &seen(JobState::Running)),
+            (vec![], None)
+        );
+    }
+    assert_eq!(watch.take(9000, &seen(other_node())), (vec![], None));
+    assert_eq!(watch.take(9300, &seen(other_node())), (vec!["alarm"], None));
+    assert_eq!(watch.take(9600, &seen(other_node())), (vec![], None));
+    // Nor does one that was due before.
+    assert_eq!(watch.take(10_000, &gone()), (vec!["interrupted"], None));
+    assert_eq!(watch.take(90_000, &seen(other_node())), (vec![], None));
+    assert_eq!(watch.take(90_300, &gone()), (vec![], Some(1)));
+}
+
 fn any_input() -> impl Strategy<Value = WatchInput> {
     let state = prop_oneof![
         6 => Just(JobState::Running),
@@ -322,6 +402,7 @@ fn any_input() -> impl Strategy<Value = WatchInput> {
         1 => Just(JobState::Starting),
         1 => Just(JobState::Exited { code: 1 }),
         1 => Just(JobState::Unknown { reason: UnknownReason::ExitEmpty }),
+        1 => Just(other_node()),
     ];
     let alarms = prop::collection::vec(
         prop_oneof![Just(Alarm::NanLoss), Just(Alarm::DiskFull)],
@@ -342,6 +423,7 @@ fn any_input() -> impl Strategy<Value = WatchInput> {
         1 => Just(WatchInput::ConfigMissing),
         2 => Just(WatchInput::ResumeStarted),
         1 => Just(WatchInput::ResumeFailed),
+        1 => Just(WatchInput::ResumeAbandoned),
         1 => Just(WatchInput::ResumedByOther),
     ]
 }
@@ -366,6 +448,9 @@ proptest! {
             prop_assert!(!is_over || (step.events.is_empty() && step.resume.is_none()));
             prop_assert_eq!(step.next_check_at.is_none(), matches!(step.history.phase, Phase::Ended { .. }));
             if waits && input == WatchInput::ResumedByOther {
+                given_away += 1;
+            }
+            if waits && input == WatchInput::ResumeAbandoned && step.history.resumes < history.resumes {
                 given_away += 1;
             }
             let is_gone = matches!(&input, WatchInput::Seen(sight)

@@ -20,7 +20,8 @@ elif [ "$(ps -o pgid= -p $$ 2>/dev/null | tr -d ' ')" = $$ ]; then
   _rlead=$$
 fi
 start_of $$ || _rstart=0
-printf '%s %s %s %s\n' $$ "$_rstart" "$_rboot" $_rlead >"$_rdir/process.$$"
+# Without this record nobody could see or end it, so it does not begin.
+printf '%s %s %s %s %s\n' $$ "$_rstart" "$_rboot" $_rlead "$_rnode" >"$_rdir/process.$$" || { rm -f "$_rdir/process.$$"; exit 1; }
 take "$_rdir/process.$$" "$_rdir/process"
 _rx=$?
 rm -f "$_rdir/process.$$"
@@ -32,13 +33,13 @@ _rrun() (
   [ ! -r /proc/self/stat ] || read -r _rown _rx </proc/self/stat
   [ -n "$_rown" ] || _rown=$(exec sh -c 'echo $PPID')
   ! start_of "$_rown" ||
-    { printf '%s %s %s 0\n' "$_rown" "$_rstart" "$_rboot" >"$_rdir/child.new" && mv "$_rdir/child.new" "$_rdir/child"; } 2>/dev/null
+    { printf '%s %s %s 0 %s\n' "$_rown" "$_rstart" "$_rboot" "$_rnode" >"$_rdir/child.new" && mv "$_rdir/child.new" "$_rdir/child"; } 2>/dev/null
   umask "$_rmask"
   # Here and not on the call: what the shell says about the end of this must not be taken for the command's words.
   exec >>"$_rlog" 2>&1 </dev/null || exit 125
   CDPATH= cd "$_rcwd" || exit 125
   PATH=$_rpath
-  unset REMOTE_SANDBOX_RUN
+  unset REMOTE_SANDBOX_RUN REMOTE_SANDBOX_RUNNER
   export REMOTE_SANDBOX_JOB="$_rword"
   case $_rshell in
   */bash | bash) exec "$_rshell" --norc "$_rdir/command" ;;
@@ -95,7 +96,9 @@ read -r _rnonce <"$_rdir/nonce"
 # Into the room that was kept for it.
 printf 'nonce=%s\ncode=%s\nsignal=%s\nended=%s\nend=\n' "$_rnonce" $_rcode $_rsignal "$(date +%s)" 1<>"$_rdir/exit.new"
 mv "$_rdir/exit.new" "$_rdir/exit"
-if command -v tmux >/dev/null 2>&1 && [ "$(tmux show-options -qv -t "=$_rname:" @remote-sandbox-job 2>/dev/null)" = "$_rword" ]; then
-  tmux kill-session -t "=$_rname" 2>/dev/null
-fi
+# Whoever looks later asks for them only where there were some.
+! has_left "$_rdir" || { : >"$_rdir/left"; } 2>/dev/null
+# Its end is written down: from now on it may be ended.
+trap - TERM
+end_view "$_rname" "$_rword"
 exit 0

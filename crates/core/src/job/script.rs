@@ -5,6 +5,12 @@ use crate::shell::quote;
 /// What they share: identities of processes, and the gate that an attempt passes once.
 pub(super) const COMMON: &str = include_str!("common.sh");
 
+/// Asking tmux within bounds.
+pub(super) const TMUX: &str = include_str!("tmux.sh");
+
+/// Telling of an attempt that has begun.
+pub(super) const TELL: &str = include_str!("tell.sh");
+
 /// A script without its comments and margins; many shells read it byte by byte. No line of ours that lies
 /// within quotes may begin with a blank.
 pub(super) fn bare(text: &str) -> String {

@@ -118,3 +118,50 @@ fn session_shows_the_log_and_ends_with_the_job_but_not_the_other_way_round() {
             .ends_with("done\nEXIT_CODE=0\n")
     );
 }
+
+/// A stand-in for a tmux whose server cannot be asked.
+fn host_with_tmux(script: &str) -> Host {
+    let mut host = Host::full("dash", &["dash"]);
+    host.install("tmux", &format!("#!/bin/sh\n{script}\n"));
+    host
+}
+
+#[test]
+fn tmux_that_cannot_be_asked_fails_a_chosen_name_and_only_takes_the_view_from_others() {
+    let denied = "echo 'error connecting to /tmp/tmux-7/default (Permission denied)' >&2; exit 1";
+    for (script, detail) in [
+        ("exec sleep 600", "did not answer within 5 seconds"),
+        (denied, "Permission denied"),
+    ] {
+        let host = host_with_tmux(script);
+        let chosen = job("touch ran").in_session(named("mine"));
+        let refusal = host.refused(&chosen);
+        let StartRefusal::SessionsUnknown { detail: told } = &refusal else {
+            panic!("{refusal:?}")
+        };
+        assert!(told.contains(detail), "{told}");
+        let left = fs::read_dir(host.home.path()).unwrap();
+        assert_eq!(left.count(), 0, "nothing is left behind");
+        let own = job("until [ -e go ]; do sleep 0.05; done");
+        let started = host.started(&own);
+        assert_eq!(started.has_viewer, Some(false));
+        let verdict = host.judge(&own, &started.log_file);
+        assert_eq!(verdict.state, JobState::Running);
+        host.write("go", "");
+        let (state, _) = host.end_of(&own, &started.log_file);
+        assert_eq!(state, JobState::Exited { code: 0 });
+    }
+}
+
+#[test]
+fn tmux_without_a_server_has_no_sessions() {
+    for words in [
+        "no server running on /tmp/tmux-7/default",
+        "error connecting to /tmp/tmux-7/default (No such file or directory)",
+        "error connecting to /tmp/tmux-7/default (Connection refused)",
+    ] {
+        let host = host_with_tmux(&format!("echo '{words}' >&2; exit 1"));
+        let spec = job("true").in_session(named("mine"));
+        assert_eq!(host.outcome(&spec).0, JobState::Exited { code: 0 });
+    }
+}

@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 
 use super::process::ProcessIdentity;
-use super::script::{COMMON, bare, marked, path_word};
+use super::script::{COMMON, TELL, TMUX, bare, marked, path_word};
 use super::spec::{ClaimedGpus, GpuWish, JobSpec};
 use super::{AttemptNumber, JobId, Nonce, SessionName};
 use crate::ids::RunToken;
@@ -75,6 +75,12 @@ pub enum StartRefusal {
         /// The job that has it, where it is one of ours.
         holder: Option<JobId>,
     },
+    /// tmux cannot be asked whether a session of that name is alive.
+    #[error("whether the session name is taken cannot be found out: {detail}")]
+    SessionsUnknown {
+        /// What the host said.
+        detail: String,
+    },
     /// Somebody else has this attempt, or a later one.
     #[error("attempt {attempt} was already taken by somebody else")]
     AttemptTaken {
@@ -100,6 +106,14 @@ pub enum StartRefusal {
     /// The runner did not come up in time; it is certain that it never will, and its number is used up.
     #[error("the runner did not begin in time; nothing was started")]
     RunnerSilent,
+    /// A program that knows the GPUs failed, so which of them are free is not known.
+    #[error("which GPUs are free is not known, for `{tool}` failed on the host: {detail}")]
+    GpuTool {
+        /// The program.
+        tool: String,
+        /// What it said.
+        detail: String,
+    },
     /// Not enough GPUs are free.
     #[error("{free} of {present} GPUs are free")]
     NoFreeGpu {
@@ -139,8 +153,9 @@ pub fn start_script(spec: &JobSpec, mark: &RunToken) -> String {
     let mut script = String::with_capacity(command.len() + 16 * 1024);
     // The braces make `sh` read all of it before it runs any of it.
     let _ = writeln!(script, "{{\n_rm={mark}");
-    script.push_str(&bare(COMMON));
-    script.push_str(&bare(CLAIM));
+    for part in [COMMON, TMUX, TELL, CLAIM] {
+        script.push_str(&bare(part));
+    }
     let gpus = match spec.gpus {
         GpuWish::None => "0".to_owned(),
         GpuWish::Auto => "auto".to_owned(),
@@ -173,7 +188,7 @@ pub fn start_script(spec: &JobSpec, mark: &RunToken) -> String {
     );
     let shell = spec.run.shell().map_or("", |shell| shell);
     let _ = writeln!(script, "_rshell={}", quote(shell));
-    let runner = bare(COMMON) + &bare(RUNNER);
+    let runner = bare(COMMON) + &bare(TMUX) + &bare(RUNNER);
     let viewer = bare(COMMON) + &bare(VIEWER);
     let _ = writeln!(
         script,
@@ -235,6 +250,8 @@ fn push_launch(script: &mut String, spec: &JobSpec) {
     for (name, value) in spec.run.variables() {
         let _ = writeln!(script, "export {}={}", name.as_str(), quote(value));
     }
+    // Tells the runner, and what keeps the log for it, from what the command starts.
+    script.push_str("export REMOTE_SANDBOX_RUNNER=\"$_rid.$_rn\"\n");
     if let Some(init) = spec.run.init() {
         script.push_str("export REMOTE_SANDBOX_CWD=\"$_rcwd\"\n");
         if init.len() <= LONGEST_VARIABLE {
@@ -303,7 +320,7 @@ impl Report<'_> {
         let mut fields = self.process?.split(':');
         let mut next = || fields.next().unwrap_or("");
         Some(JobStarted {
-            process: ProcessIdentity::read(next(), next(), next(), next())?,
+            process: ProcessIdentity::read(next(), next(), next(), next(), next())?,
             log_file: self.log.filter(|path| path.starts_with('/'))?.to_owned(),
             log_offset: self.offset?,
             cwd: self.cwd?.to_owned(),
@@ -327,6 +344,7 @@ impl Report<'_> {
             "session" => StartRefusal::SessionTaken {
                 holder: JobId::parse(one).ok(),
             },
+            "tmux" => StartRefusal::SessionsUnknown { detail },
             "attempt" => StartRefusal::AttemptTaken {
                 attempt: attempt()?,
                 holder: Nonce::parse(two).ok(),
@@ -338,6 +356,10 @@ impl Report<'_> {
             "starting" => StartRefusal::StillStarting,
             "abandoned" => StartRefusal::Abandoned,
             "not_started" => StartRefusal::RunnerSilent,
+            "gputool" => StartRefusal::GpuTool {
+                tool: clean_line(one, 32),
+                detail,
+            },
             "gpus" => StartRefusal::NoFreeGpu {
                 free: one.parse().ok()?,
                 present: two.parse().ok()?,
@@ -377,3 +399,11 @@ mod session_tests;
 #[cfg(test)]
 #[path = "gpu_tests.rs"]
 mod gpu_tests;
+
+#[cfg(test)]
+#[path = "claim_tests.rs"]
+mod claim_tests;
+
+#[cfg(test)]
+#[path = "void_tests.rs"]
+mod void_tests;

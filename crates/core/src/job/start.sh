@@ -37,17 +37,6 @@ refuse_write() {
   esac
 }
 
-tell() {
-  lives "$_rdir/process"
-  say "process:$_rpid:$_rwas:$_rthen:$_rlead"
-  while IFS= read -r _rx; do
-    case $_rx in log=* | cwd=* | offset=* | gpus=*) say "${_rx%%=*}:${_rx#*=}" ;; esac
-  done <"$_rdir/record"
-  say "viewer:$1"
-  say "verdict:$2"
-  exit 0
-}
-
 starter_lives() {
   _rp= _rs=
   [ ! -f "$_rdir/starter" ] || read -r _rp _rs <"$_rdir/starter"
@@ -65,9 +54,13 @@ taken() {
   while [ ! -e "$_rdir/process" ] && [ $_rtry -lt 60 ] && starter_lives; do nap 0.05; _rtry=$((_rtry + 1)); done
   if [ ! -e "$_rdir/process" ]; then
     ! starter_lives || refuse starting ''
-    void_attempt "$_rdir" && refuse abandoned ''
+    void_attempt "$_rdir"
+    case $? in
+    0) refuse abandoned '' ;;
+    # Its runner may still come up: whoever asks again finds out.
+    2) refuse starting '' ;;
+    esac
   fi
-  [ -e "$_rdir/process" ] || refuse abandoned ''
   read -r _rx <"$_rdir/process"
   [ "$_rx" != void ] || refuse abandoned ''
   tell unknown again
@@ -84,7 +77,10 @@ settle_others() {
       [ ! -f "$_rjob/$_rother/nonce" ] || read -r _rx <"$_rjob/$_rother/nonce"
       refuse "attempt:$_rother:$_rx" ''
     fi
-    [ -e "$_rjob/$_rother/process" ] || void_attempt "$_rjob/$_rother"
+    if [ ! -e "$_rjob/$_rother/process" ]; then
+      void_attempt "$_rjob/$_rother"
+      [ $? != 2 ] || refuse space "attempt $_rother may still begin: $_rjob/$_rother"
+    fi
     attempt_lives "$_rjob/$_rother" || continue
     _rx=
     [ ! -f "$_rjob/$_rother/nonce" ] || read -r _rx <"$_rjob/$_rother/nonce"
@@ -106,8 +102,9 @@ if ! mkdir -m 700 "$_rdir" 2>/dev/null; then
 fi
 _rowned=yes
 umask 077
-# In this order: whoever reads the nonce finds out who starts it.
-printf '%s %s\n' $$ "$_rself" >"$_rdir/starter" && printf '%s\n' "$_rnonce" >"$_rdir/nonce" || refuse_write space "$_rdir"
+# In this order: whoever reads the nonce finds out who starts it, and can make it void also when the disk is full by then.
+{ printf '%s %s\n' $$ "$_rself" >"$_rdir/starter" && printf 'void\n' >"$_rdir/void" &&
+  printf '%s\n' "$_rnonce" >"$_rdir/nonce"; } 2>/dev/null || refuse space "$_rdir"
 settle_others
 
 # The log: made with the user's own mask, and opened once before anything is started.
@@ -129,18 +126,24 @@ _roffset=${5:-0}
 # The session name. Matching is exact: tmux itself would take the beginning of a name, or a pattern, for it.
 _rtmux=
 command -v tmux >/dev/null 2>&1 && _rtmux=yes
-if [ -n "$_rnamed" ]; then
-  claim "session-$_rname" || refuse "session:$_rheld" ''
-  _rclaims=" session-$_rname/$_rmine"
-fi
+# Also a name that nobody chose: by its claim others find the job when there is no view of it.
+claim "session-$_rname" || refuse "session:$_rheld" ''
+_rclaims=" session-$_rname/$_rmine"
 _rtry=0
-while [ -n "$_rtmux" ] && tmux list-sessions -F '#{session_name}' 2>/dev/null | grep -Fqx -- "$_rname"; do
+while [ -n "$_rtmux" ]; do
+  if ! list_sessions; then
+    # A name that somebody chose may be taken there. One of our own is nobody else's; it goes without a view.
+    [ -z "$_rnamed" ] || refuse tmux "$_rwhy"
+    _rtmux=
+    break
+  fi
+  printf '%s\n' "$_rsessions" | grep -Fqx -- "$_rname" || break
   # A view of a job that is over goes with it, only a moment later.
-  _rwhose=$(tmux show-options -qv -t "=$_rname:" @remote-sandbox-job 2>/dev/null)
+  _rwhose=$(shown_in "$_rname")
   case $_rwhose in
   job_*.[0-9]*)
     ! attempt_lives "$_rroot/jobs/${_rwhose%.*}/${_rwhose##*.}" || refuse "session:${_rwhose%.*}" ''
-    tmux kill-session -t "=$_rname" 2>/dev/null
+    bounded 5 tmux kill-session -t "=$_rname" >/dev/null 2>&1
     break
     ;;
   esac
@@ -152,7 +155,11 @@ done
 
 if [ "$_rgpus" != 0 ]; then
   _rkept=$_rclaims
-  take_gpus || { _rclaims=$_rkept; refuse "gpus:$_rfreeall:$_rall" ''; }
+  take_gpus || {
+    _rclaims=$_rkept
+    [ -z "$_rbroken" ] || [ $_rall != 0 ] || refuse "gputool:$_rbroken" "$_rwhy"
+    refuse "gpus:$_rfreeall:$_rall" ''
+  }
   _rclaims="$_rkept $_rclaims"
 fi
 
@@ -193,8 +200,13 @@ while [ ! -e "$_rdir/process" ] && [ $_rtry -lt 500 ]; do
   _rtry=$((_rtry + 1))
 done
 if [ ! -e "$_rdir/process" ]; then
+  void_attempt "$_rdir"
+  case $? in
   # Its folder stays: nobody may begin in it any more.
-  ! void_attempt "$_rdir" || { _rowned=; refuse not_started ''; }
+  0) _rowned= && refuse not_started '' ;;
+  # Its runner may still come up, so everything stays as it is.
+  2) say verdict:refused:starting && exit 0 ;;
+  esac
 fi
 read -r _rx <"$_rdir/process"
 [ "$_rx" != void ] || { _rowned=; refuse abandoned ''; }

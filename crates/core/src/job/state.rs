@@ -1,10 +1,12 @@
 //! The states of a job, and which of them what was seen leads to.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::Nonce;
 use super::observe::{Ending, ExitFault, ExitReading, Observation, SessionSight};
-use super::process::{Liveness, ProcessIdentity};
+use super::process::{HostWord, Liveness, ProcessIdentity};
 
 /// Why a job that did not end by itself is not there any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,13 +21,15 @@ pub enum LostReason {
 }
 
 /// Why nothing certain can be said of a job that can be looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "why", content = "code")]
 pub enum UnknownReason {
     /// Its folder is not there.
     FolderMissing,
     /// Its folder belongs to another attempt.
     OtherNonce,
+    /// Its folder says that it never began, though it had.
+    VoidAfterBegin,
     /// The file that names its process cannot be read.
     ProcessUnreadable,
     /// The record of its end is empty.
@@ -44,14 +48,24 @@ pub enum UnknownReason {
     OnlyTheLogSays(u32),
     /// The host has no tmux any more, by which alone a task that is not ours can be seen.
     NoTmux,
+    /// The host that was asked shares its home with the one that the job began on, and sees none of its processes.
+    OtherNode {
+        /// Where it began.
+        began: HostWord,
+        /// Which host was asked.
+        here: HostWord,
+    },
 }
 
 impl UnknownReason {
     /// The reason in one sentence.
-    pub fn sentence(self) -> &'static str {
-        match self {
+    pub fn sentence(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             UnknownReason::FolderMissing => "its folder on the host is missing",
             UnknownReason::OtherNonce => "its folder on the host belongs to another attempt",
+            UnknownReason::VoidAfterBegin => {
+                "its folder on the host says that it never began, though it had"
+            }
             UnknownReason::ProcessUnreadable => "the file that names its process cannot be read",
             UnknownReason::ExitEmpty => "the record of its end is empty",
             UnknownReason::ExitTruncated => "the record of its end breaks off",
@@ -61,7 +75,13 @@ impl UnknownReason {
             UnknownReason::ExitOtherNonce => "the record of its end is about something else",
             UnknownReason::OnlyTheLogSays(_) => "only a line in its log tells of its end",
             UnknownReason::NoTmux => "the host has no tmux, by which alone it could be seen",
-        }
+            UnknownReason::OtherNode { began, here } => {
+                let (began, here) = (began.as_str(), here.as_str());
+                return Cow::Owned(format!(
+                    "other node: it began on `{began}`, and the host that answered is `{here}`"
+                ));
+            }
+        })
     }
 }
 
@@ -146,8 +166,8 @@ impl JobState {
     }
 
     /// Why it stands so, in one sentence, where the word alone does not say it.
-    pub fn reason(&self) -> Option<&'static str> {
-        Some(match self {
+    pub fn reason(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             JobState::Starting => "whether it has begun is not known yet",
             JobState::NotStarted => "it never began and never will",
             JobState::Lost { reason } => match reason {
@@ -156,9 +176,9 @@ impl JobState {
                 LostReason::PidReused => "its process is gone, its number belongs to another one",
             },
             JobState::Unreachable { .. } => "its host cannot be asked",
-            JobState::Unknown { reason } => reason.sentence(),
+            JobState::Unknown { reason } => return Some(reason.sentence()),
             _ => return None,
-        })
+        }))
     }
 
     /// The name of the signal that ended the command, where it is a common one.
@@ -227,6 +247,8 @@ pub struct Verdict {
     pub state: JobState,
     /// The process to be written down, where none was yet: a start whose answer was lost is adopted so.
     pub adopted: Option<ProcessIdentity>,
+    /// The word of whoever has the number of this attempt instead, where ours was never seen: that attempt is the job's.
+    pub holder: Option<Nonce>,
     /// The exit code that only a line in the log tells.
     pub hearsay_code: Option<u32>,
     /// Whether the command runs without the runner that would write down its end.
@@ -238,6 +260,7 @@ pub fn judge(known: &KnownAttempt, sighting: &Sighting) -> Verdict {
     let mut verdict = Verdict {
         state: known.state.clone(),
         adopted: None,
+        holder: None,
         hearsay_code: None,
         is_unattended: false,
     };
@@ -258,8 +281,12 @@ pub fn judge(known: &KnownAttempt, sighting: &Sighting) -> Verdict {
                 verdict.state = judge_ours(known, seen);
                 verdict.is_unattended =
                     verdict.state == JobState::Running && !seen.runner.is_alive();
-                let is_known = known.process.is_some() || seen.nonce != known.nonce;
-                verdict.adopted = seen.runner.identity().filter(|_| !is_known).cloned();
+                let is_same = seen.nonce == known.nonce;
+                if known.process.is_none() && is_same {
+                    verdict.adopted = seen.runner.identity().cloned();
+                } else if known.process.is_none() && known.nonce.is_some() {
+                    verdict.holder = seen.nonce.clone();
+                }
             } else {
                 verdict.state = judge_foreign(seen);
             }
@@ -300,11 +327,22 @@ fn judge_ours(known: &KnownAttempt, seen: &Observation) -> JobState {
         ExitReading::Fault(fault) => Some(*fault),
         ExitReading::Absent => None,
     };
-    if seen.runner.is_alive() || seen.command.is_alive() {
+    let is_left = seen.has_left && seen.exit == ExitReading::Absent;
+    if seen.runner.is_alive() || seen.command.is_alive() || is_left {
         return JobState::Running;
     }
     match (&seen.runner, fault) {
+        // Somebody who did not find its folder has made it anew.
+        (Liveness::Void, _) if known.process.is_some() => unknown(UnknownReason::VoidAfterBegin),
         (Liveness::Void, _) => JobState::NotStarted,
+        // Nothing can be said of its processes from here, not even that somebody ended them.
+        (Liveness::OtherNode { node, here, .. }, fault) => unknown(fault.map_or_else(
+            || UnknownReason::OtherNode {
+                began: node.clone(),
+                here: here.clone(),
+            },
+            UnknownReason::from,
+        )),
         (_, _) if (is_marked || known.is_stop_asked) && seen.runner.identity().is_some() => {
             JobState::Stopped
         }
@@ -321,20 +359,35 @@ fn judge_ours(known: &KnownAttempt, seen: &Observation) -> JobState {
     }
 }
 
-/// A task that is not ours is seen by its session only, and its end by what its log says.
+/// A task that is not in our store is seen by the folder of the job that has claimed its session, else by its session
+/// only, and its end by what its log says.
 fn judge_foreign(seen: &Observation) -> JobState {
-    match (seen.session, seen.hearsay_exit_code()) {
-        (SessionSight::Present, _) => JobState::Running,
-        (_, Some(code)) => JobState::Unknown {
+    let written = seen.has_folder.then(|| judge_claimed(seen));
+    match (written, seen.session, seen.hearsay_exit_code()) {
+        (Some(JobState::Running), _, _) | (_, SessionSight::Present, _) => JobState::Running,
+        // Whoever claimed the session for it never began; the task may be an older one.
+        (Some(state), _, _) if state != JobState::NotStarted => state,
+        (_, _, Some(code)) => JobState::Unknown {
             reason: UnknownReason::OnlyTheLogSays(code),
         },
-        (SessionSight::NoTmux, None) => JobState::Unknown {
+        (_, SessionSight::NoTmux, None) => JobState::Unknown {
             reason: UnknownReason::NoTmux,
         },
-        (SessionSight::Absent, None) => JobState::Lost {
+        (_, SessionSight::Absent, None) => JobState::Lost {
             reason: LostReason::ProcessGone,
         },
     }
+}
+
+/// What the folder says of a job that somebody else started.
+fn judge_claimed(seen: &Observation) -> JobState {
+    let known = KnownAttempt {
+        nonce: seen.nonce.clone(),
+        state: JobState::Starting,
+        process: None,
+        is_stop_asked: false,
+    };
+    judge_ours(&known, seen)
 }
 
 #[cfg(test)]

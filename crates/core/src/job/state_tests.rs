@@ -15,6 +15,15 @@ fn process() -> ProcessIdentity {
         start_time: HostWord::parse("77").unwrap(),
         boot_id: HostWord::parse("boot").unwrap(),
         session: 100,
+        node: None,
+    }
+}
+
+fn other_node() -> Liveness {
+    Liveness::OtherNode {
+        written: process(),
+        node: HostWord::parse("a").unwrap(),
+        here: HostWord::parse("b").unwrap(),
     }
 }
 
@@ -34,11 +43,13 @@ fn seen(runner: Liveness, exit: ExitReading) -> Observation {
         nonce: Some(nonce()),
         runner,
         command: Liveness::NotRecorded,
+        has_left: false,
         exit,
         stop_mark: None,
         log_is_unbounded: false,
         session: SessionSight::Absent,
         log: FileSight::default(),
+        gap_text: Vec::new(),
         checkpoint: None,
     }
 }
@@ -96,7 +107,6 @@ fn unknown(reason: UnknownReason) -> JobState {
     ExitReading::Fault(ExitFault::Symlink),
     unknown(UnknownReason::ExitSymlink)
 )]
-#[case::void(Liveness::Void, ExitReading::Absent, JobState::NotStarted)]
 #[case::unreadable(
     Liveness::Unreadable,
     ExitReading::Absent,
@@ -111,6 +121,47 @@ fn state_follows_from_what_was_seen(
         state_of(&known(JobState::Running), seen(runner, exit)),
         state
     );
+}
+
+#[test]
+fn job_on_another_node_is_neither_lost_nor_stopped() {
+    let expected = unknown(UnknownReason::OtherNode {
+        began: HostWord::parse("a").unwrap(),
+        here: HostWord::parse("b").unwrap(),
+    });
+    let asked = KnownAttempt {
+        is_stop_asked: true,
+        ..known(JobState::Running)
+    };
+    for known in [known(JobState::Running), asked] {
+        let marked = Observation {
+            stop_mark: Some(nonce()),
+            ..seen(other_node(), ExitReading::Absent)
+        };
+        assert_eq!(state_of(&known, marked), expected);
+        let plain = seen(other_node(), ExitReading::Absent);
+        assert_eq!(state_of(&known, plain), expected);
+    }
+    let text = serde_json::to_string(&expected).unwrap();
+    assert_eq!(serde_json::from_str::<JobState>(&text).unwrap(), expected);
+}
+
+#[test]
+fn number_that_somebody_else_has_is_theirs_only_when_ours_was_never_seen() {
+    let other = Nonce::from_bytes([2; 16]);
+    let theirs = Observation {
+        nonce: Some(other.clone()),
+        ..seen(Liveness::Alive(process()), ExitReading::Absent)
+    };
+    let never_seen = KnownAttempt {
+        process: None,
+        ..known(JobState::Starting)
+    };
+    let verdict = judge(&never_seen, &Sighting::Seen(Box::new(theirs.clone())));
+    assert_eq!((verdict.holder, verdict.adopted), (Some(other), None));
+    let running = known(JobState::Running);
+    let verdict = judge(&running, &Sighting::Seen(Box::new(theirs)));
+    assert_eq!(verdict.holder, None);
 }
 
 #[test]
@@ -228,6 +279,7 @@ fn any_liveness() -> impl Strategy<Value = Liveness> {
         Just(Liveness::Gone(process())),
         Just(Liveness::Reused(process())),
         Just(Liveness::OtherBoot(process())),
+        Just(other_node()),
     ]
 }
 
@@ -291,4 +343,19 @@ proptest! {
             known.state = verdict.state;
         }
     }
+}
+
+#[test]
+fn attempt_that_began_is_unknown_when_its_folder_says_that_it_never_did() {
+    let void = Sighting::Seen(Box::new(seen(Liveness::Void, ExitReading::Absent)));
+    let verdict = judge(&known(JobState::Running), &void);
+    let expected = JobState::Unknown {
+        reason: UnknownReason::VoidAfterBegin,
+    };
+    assert_eq!(verdict.state, expected);
+    let unheard = KnownAttempt {
+        process: None,
+        ..known(JobState::Starting)
+    };
+    assert_eq!(judge(&unheard, &void).state, JobState::NotStarted);
 }

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::script::{COMMON, bare, marked};
+use super::process::{HostWord, ProcessIdentity};
+use super::script::{COMMON, TMUX, bare, marked};
 use super::{AttemptNumber, JobId, Nonce, SessionName};
 use crate::ids::RunToken;
 use crate::output::clean_line;
-use crate::shell::Survivor;
+use crate::shell::{Survivor, quote};
 
 const STOP: &str = include_str!("stop.sh");
 
@@ -17,7 +18,7 @@ const END: &str = include_str!("../shell/end.sh");
 /// Most processes that a report lists.
 const LISTED: usize = 50;
 
-/// Which attempt is to be ended.
+/// Which attempt is meant.
 #[derive(Debug, Clone)]
 pub struct StopTarget<'a> {
     /// The job.
@@ -37,12 +38,23 @@ pub enum StopVerdict {
     Ended(StopReport),
     /// It had ended before, or the host was booted since.
     AlreadyOver,
+    /// It had ended before; what it had left running was ended now.
+    LeftoversEnded(StopReport),
+    /// It had begun, but its folder does not tell of it; what was found of it by other means was ended.
+    FolderMissing(StopReport),
     /// It had not begun, and now it never will.
     NeverBegan,
     /// The attempt on the host is not the one that was meant; nothing was done.
     NotOurs,
     /// It had not begun, but the host did not let us make sure that it never will.
     Unwritable,
+    /// It runs, or ran, on another host that shares its home with the one that was asked; nothing was done.
+    Elsewhere {
+        /// The host it runs on.
+        node: HostWord,
+        /// The host that was asked.
+        here: HostWord,
+    },
 }
 
 /// What was ended and what was not.
@@ -73,12 +85,21 @@ pub enum VoidVerdict {
 
 /// Builds the script; it takes two seconds for processes that do not heed TERM.
 pub fn stop_script(target: &StopTarget<'_>, mark: &RunToken) -> String {
-    script(target, mark, "")
+    script(target, mark, "", None)
+}
+
+/// The same for an attempt that is known to have begun: it does not become void when its folder is not found.
+pub fn stop_begun_script(
+    target: &StopTarget<'_>,
+    process: &ProcessIdentity,
+    mark: &RunToken,
+) -> String {
+    script(target, mark, "", Some(process))
 }
 
 /// Builds the script that makes sure that an attempt which has not begun never does, and ends nothing.
 pub fn void_script(target: &StopTarget<'_>, mark: &RunToken) -> String {
-    script(target, mark, "yes")
+    script(target, mark, "yes", None)
 }
 
 /// Reads what [`void_script`] says; none when it did not come to its end.
@@ -99,14 +120,25 @@ fn verdict<'a>(mark: &RunToken, answer: &'a [u8]) -> Option<&'a str> {
         .find_map(|(line, _)| line.strip_prefix("verdict:"))
 }
 
-fn script(target: &StopTarget<'_>, mark: &RunToken, only: &str) -> String {
+fn script(
+    target: &StopTarget<'_>,
+    mark: &RunToken,
+    only: &str,
+    process: Option<&ProcessIdentity>,
+) -> String {
     let mut script = String::from("{\n");
     let _ = writeln!(
         script,
         "_rm={mark} _rid={} _rn={} _rnonce={} _rname={} _ronly={only}",
         target.job, target.attempt, target.nonce, target.session
     );
+    let known = process.map(|process| {
+        let (start, boot) = (process.start_time.as_str(), process.boot_id.as_str());
+        format!("{} {start} {boot} {}", process.pid, process.session)
+    });
+    let _ = writeln!(script, "_rknown={}", quote(&known.unwrap_or_default()));
     script.push_str(&bare(COMMON));
+    script.push_str(&bare(TMUX));
     script.push_str("processes() {\n");
     script.push_str(&bare(
         &END.replace("REMOTE_SANDBOX_RUN=$t", "REMOTE_SANDBOX_JOB=$k"),
@@ -120,12 +152,22 @@ fn script(target: &StopTarget<'_>, mark: &RunToken, only: &str) -> String {
 /// Reads what [`stop_script`] says; none when it did not come to its end.
 pub fn parse_stop(mark: &RunToken, answer: &[u8]) -> Option<StopVerdict> {
     Some(match verdict(mark, answer)? {
-        "over" => StopVerdict::AlreadyOver,
+        "over" => match report(mark, answer) {
+            left if left.found > 0 => StopVerdict::LeftoversEnded(left),
+            _ => StopVerdict::AlreadyOver,
+        },
+        "missing" => StopVerdict::FolderMissing(report(mark, answer)),
         "voided" => StopVerdict::NeverBegan,
         "other" => StopVerdict::NotOurs,
         "unwritable" => StopVerdict::Unwritable,
         "ended" => StopVerdict::Ended(report(mark, answer)),
-        _ => return None,
+        word => {
+            let (node, here) = word.strip_prefix("elsewhere:")?.split_once(':')?;
+            StopVerdict::Elsewhere {
+                node: HostWord::parse(node)?,
+                here: HostWord::parse(here)?,
+            }
+        }
     })
 }
 
@@ -166,3 +208,7 @@ fn processes(mark: &str, answer: &[u8]) -> (Vec<Survivor>, Option<u32>) {
 #[cfg(test)]
 #[path = "stop_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "leftover_tests.rs"]
+mod leftover_tests;

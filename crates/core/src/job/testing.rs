@@ -14,9 +14,10 @@ use crate::ids::RunToken;
 use crate::shell::RunSpec;
 
 /// Programs that every host has.
-const PROGRAMS: [&str; 24] = [
+const PROGRAMS: [&str; 26] = [
     "sh", "setsid", "mkdir", "rm", "rmdir", "mv", "ln", "cat", "tail", "head", "tr", "cut", "wc",
-    "ls", "stat", "date", "sleep", "ps", "grep", "mktemp", "env", "touch", "id", "seq",
+    "ls", "stat", "date", "sleep", "ps", "grep", "mktemp", "env", "touch", "id", "seq", "uname",
+    "sort",
 ];
 
 pub(super) fn mark() -> RunToken {

@@ -33,6 +33,12 @@ impl Isolation {
         let found = Self::WORDS.iter().find(|(known, _)| *known == word);
         found.map(|(_, isolation)| *isolation)
     }
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        let found = Self::WORDS.iter().find(|(_, known)| *known == self);
+        found.map_or("auto", |(word, _)| word)
+    }
 }
 
 /// Whether commands reach the network.

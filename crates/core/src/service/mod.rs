@@ -11,7 +11,7 @@ mod systemd;
 pub use copy::CopyName;
 pub use description::{DescriptionError, ServiceDescription};
 pub use launchd::{LAUNCHD_LABEL, LaunchdState, plist};
-pub use status::{LastHeartbeat, ServiceKind, ServiceStatus, WatchCounts, WatchdogStatus};
+pub use status::{ServiceKind, ServiceStatus};
 pub use systemd::{SYSTEMD_UNIT, SystemdState, linger_is_off, unit};
 
 #[cfg(test)]

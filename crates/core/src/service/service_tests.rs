@@ -8,7 +8,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::{Environment, Platform};
+use crate::config::Environment;
 
 const CANARY: &str = "canary-hunter2-canary";
 
@@ -300,46 +300,6 @@ fn systemd_is_understood() {
     assert_eq!((state.is_running(), state.pid), (false, None));
     assert!(linger_is_off("Linger=no\n"));
     assert!(!linger_is_off("Linger=yes\n") && !linger_is_off(""));
-}
-
-#[test]
-fn status_has_the_documented_shape() {
-    let mut service = ServiceStatus::absent(Platform::Linux, ServiceKind::Systemd);
-    service.installed = true;
-    service.loaded = true;
-    let status = WatchdogStatus {
-        config_path: None,
-        db_path: PathBuf::from("/s/store.sqlite3"),
-        service,
-        heartbeat: Some(LastHeartbeat {
-            at: 1000,
-            stale_after: 30,
-        }),
-        heartbeat_stale: true,
-        watch_counts: WatchCounts {
-            active: 2,
-            ..WatchCounts::default()
-        },
-    };
-    let json = status.json();
-    assert_eq!(json["paths"]["db_path"], "/s/store.sqlite3");
-    assert_eq!(json["launchd"]["label"], LAUNCHD_LABEL);
-    assert_eq!(json["launchd"]["platform"], "linux");
-    assert_eq!(
-        json["launchd"]["loaded"], false,
-        "it is no agent of launchd"
-    );
-    assert_eq!(json["heartbeat"]["value"]["ts"], 1000);
-    assert_eq!(json["heartbeat"]["value"]["stale_after_s"], 30);
-    assert_eq!(json["heartbeat_stale"], true);
-    assert_eq!(json["watch_counts"]["active"], 2);
-    assert_eq!(json["service"]["kind"], "systemd");
-    assert_eq!(json["service"]["name"], SYSTEMD_UNIT);
-    let without = WatchdogStatus {
-        heartbeat: None,
-        ..status
-    };
-    assert_eq!(without.json()["heartbeat"], Value::Null);
 }
 
 proptest! {

@@ -1,24 +1,12 @@
 //! What the tests of events share.
 
 use super::WatchFacts;
-use crate::job::{CheckpointFormat, ResumePlan, WatchOrder, WatchPolicy};
+use crate::job::{WatchOrder, WatchWish};
 
 pub(super) fn order() -> WatchOrder {
     WatchOrder {
-        ensure_watchdog: true,
-        policy: WatchPolicy::default(),
-        resume: ResumePlan::default(),
-        checkpoint_path: None,
-        checkpoint_command: None,
-        checkpoint_format: CheckpointFormat::Text,
-        max_log_lines: 80,
-        webhook_url: None,
-        event_command: None,
         notify_local: false,
-        codex_wakeup: false,
-        codex_command: None,
-        claude_wakeup: false,
-        claude_command: None,
+        ..WatchWish::default().check().unwrap()
     }
 }
 

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::job::{FileKind, JobId, JobState, LogPart};
+use remote_sandbox_core::job::{FileKind, JobId, JobState, LogPart, Observation};
 use remote_sandbox_core::secret::MaskStream;
 
 use super::Engine;
 use super::jobs::unknown;
 use crate::call::CallContext;
 use crate::job;
-use crate::store::JobRow;
+use crate::store::{JobRow, WatchStatus};
 
 /// Most bytes of one piece.
 const PIECE: u64 = 1 << 20;
@@ -21,6 +21,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Longest pause while the host cannot be reached.
 const LONGEST_SILENCE: Duration = Duration::from_secs(15);
+
+/// How much of the end of a log is searched for its last lines.
+const SEARCHED: u64 = 256 * 1024;
+
+/// Answers in a row that decide nothing, or do not come though the host can be reached, before that is believed.
+const MOST_DOUBTS: u32 = 8;
 
 /// Where somebody begins to read a log.
 #[derive(Debug, Clone, Copy)]
@@ -36,21 +42,33 @@ pub enum FollowFrom {
 pub enum FollowPiece {
     /// The next bytes, secrets masked.
     Bytes(Vec<u8>),
-    /// The host cannot be asked for now; what is missing comes when it can.
+    /// It cannot be read for now; what is missing comes when it can.
     Silent(Failure),
     /// There is nothing more for now.
     Nothing,
+    /// The job was interrupted and is to be resumed; its log goes on then.
+    Interrupted(JobState),
     /// The job is over, or nobody knows how it is, and all its log was read.
     End(JobState),
+}
+
+/// How far a log was read.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// Where to begin is not known yet.
+    Sought(FollowFrom),
+    /// This byte comes next.
+    At(u64),
 }
 
 /// Somebody who reads a log.
 pub struct JobFollower<'a> {
     engine: &'a Engine,
     row: JobRow,
-    next: u64,
+    place: Place,
     mask: MaskStream,
     pause: Duration,
+    doubts: u32,
 }
 
 impl Engine {
@@ -63,80 +81,143 @@ impl Engine {
     ) -> Result<JobFollower<'_>, Failure> {
         let row = self.store().job(id, context.principal.as_str()).await?;
         let row = row.ok_or_else(|| unknown(id.as_str()))?;
-        let mut follower = JobFollower {
+        Ok(JobFollower {
             engine: self,
-            next: row.attempt.log_offset.unwrap_or(0),
             row,
+            place: Place::Sought(from),
             mask: self.mask.stream(),
             pause: FIRST_PAUSE,
-        };
-        if let FollowFrom::LastLines(lines) = from {
-            follower.skip_to_last(lines).await?;
-        }
-        Ok(follower)
+            doubts: 0,
+        })
     }
 }
 
 impl JobFollower<'_> {
-    /// The job as it was last seen.
-    pub fn row(&self) -> &JobRow {
-        &self.row
-    }
-
-    async fn skip_to_last(&mut self, lines: usize) -> Result<(), Failure> {
-        const SEARCHED: u64 = 256 * 1024;
-        let sandbox = self.engine.sandbox(Some(&self.row.sandbox))?;
-        let part = LogPart::Last(SEARCHED);
-        let row = self.row.clone();
-        let seen = job::look_at(self.engine.store(), sandbox.as_ref(), row, part).await?;
-        if let Some(observation) = &seen.observation {
-            let size = observation.log.size_bytes.unwrap_or(0);
-            let text = &observation.log.text;
-            let begin = size.saturating_sub(SEARCHED);
-            let skip = crate::run::start_of_last_lines(text, lines) as u64;
-            self.next = (begin + skip).max(self.next);
-        }
-        self.row = seen.row;
-        Ok(())
-    }
-
     /// The next piece, without waiting longer than a look takes.
     pub async fn next_piece(&mut self) -> Result<FollowPiece, Failure> {
-        let sandbox = self.engine.sandbox(Some(&self.row.sandbox))?;
-        let part = LogPart::Since {
-            byte: self.next,
-            most: PIECE,
+        let byte = match self.place {
+            Place::At(byte) => byte,
+            Place::Sought(from) => match self.seek(from).await {
+                Ok(Some(byte)) => byte,
+                Ok(None) => return Ok(self.nothing()),
+                Err(failure) => return self.silent(failure),
+            },
         };
-        let row = self.row.clone();
-        let seen = job::look_at(self.engine.store(), sandbox.as_ref(), row, part).await?;
-        self.row = seen.row;
-        if let Some(failure) = seen.failure {
-            if !failure.retry && failure.code != Code::Unreachable {
-                return Err(failure);
-            }
-            self.pause = (self.pause * 2).min(LONGEST_SILENCE);
-            return Ok(FollowPiece::Silent(failure));
-        }
-        let Some(observation) = seen.observation else {
-            return Ok(FollowPiece::Nothing);
+        self.place = Place::At(byte);
+        let most = PIECE;
+        let (state, seen) = match self.look(LogPart::Since { byte, most }).await {
+            Ok(seen) => seen,
+            Err(failure) => return self.silent(failure),
         };
-        let bytes = observation.log.text;
+        let bytes = seen.log.text;
         if !bytes.is_empty() {
-            self.pause = FIRST_PAUSE;
-            self.next += bytes.len() as u64;
+            (self.pause, self.doubts) = (FIRST_PAUSE, 0);
+            self.place = Place::At(byte + bytes.len() as u64);
             let mut masked = Vec::with_capacity(bytes.len());
             self.mask.push(&bytes, &mut masked);
             return Ok(FollowPiece::Bytes(masked));
         }
-        let is_open = matches!(
-            seen.state,
-            JobState::Running | JobState::Starting | JobState::Unreachable { .. }
-        );
-        if is_open && observation.log.kind == FileKind::File {
-            self.pause = (self.pause * 3 / 2).min(LONGEST_PAUSE);
+        match state {
+            JobState::Running if seen.log.kind != FileKind::File => Ok(self.without_log()),
+            JobState::Running | JobState::Starting | JobState::Unreachable { .. } => {
+                self.doubts = 0;
+                Ok(self.nothing())
+            }
+            // A record may be read just when it is written.
+            JobState::Unknown { .. } if self.doubts < MOST_DOUBTS => {
+                self.doubts += 1;
+                Ok(self.nothing())
+            }
+            state => self.ended(state).await,
+        }
+    }
+
+    /// Looks at the job; an error says why nothing could be seen.
+    async fn look(&mut self, part: LogPart) -> Result<(JobState, Observation), Failure> {
+        let sandbox = self.engine.sandbox_of_job(&self.row).await?;
+        let (store, row) = (self.engine.store(), self.row.clone());
+        let seen = job::look_at(store, sandbox.as_ref(), row, part).await?;
+        self.row = seen.row;
+        match (seen.observation, seen.failure) {
+            (Some(observation), None) => Ok((seen.state, observation)),
+            (_, Some(failure)) => Err(failure),
+            (None, None) => Err(Failure::new(Code::Internal, "nothing was seen of the job")),
+        }
+    }
+
+    /// The byte to begin at; none while only the host knows where the job begins in its log.
+    async fn seek(&mut self, from: FollowFrom) -> Result<Option<u64>, Failure> {
+        if let (FollowFrom::Start, Some(offset)) = (from, self.row.attempt.log_offset) {
+            return Ok(Some(offset));
+        }
+        let part = match from {
+            FollowFrom::Start => LogPart::Nothing,
+            FollowFrom::LastLines(_) => LogPart::Last(SEARCHED),
+        };
+        let (state, seen) = self.look(part).await?;
+        let offset = self.row.attempt.log_offset;
+        if offset.is_none() && state == JobState::Starting {
+            return Ok(None);
+        }
+        let first = offset.unwrap_or(0);
+        let FollowFrom::LastLines(lines) = from else {
+            return Ok(Some(first));
+        };
+        let begin = seen.log.size_bytes.unwrap_or(0).saturating_sub(SEARCHED);
+        let skip = crate::run::start_of_last_lines(&seen.log.text, lines) as u64;
+        Ok(Some((begin + skip).max(first)))
+    }
+
+    fn nothing(&mut self) -> FollowPiece {
+        self.pause = (self.pause * 3 / 2).min(LONGEST_PAUSE);
+        FollowPiece::Nothing
+    }
+
+    /// The job runs, and somebody has taken its log away.
+    fn without_log(&mut self) -> FollowPiece {
+        self.nothing();
+        let (sandbox, log) = (&self.row.sandbox, &self.row.log_file);
+        let text = format!("sandbox `{sandbox}`: the log `{log}` cannot be read");
+        FollowPiece::Silent(Failure::new(Code::NotFound, text))
+    }
+
+    /// What becomes of a look that failed: a lost link comes back, a host that answers nonsense is asked a few times.
+    fn silent(&mut self, failure: Failure) -> Result<FollowPiece, Failure> {
+        let failure = failure.masked(&self.engine.mask);
+        match patience_with(&failure) {
+            Patience::Endless => {}
+            Patience::Short if self.doubts < MOST_DOUBTS => self.doubts += 1,
+            Patience::Short | Patience::None => return Err(failure),
+        }
+        self.pause = (self.pause * 2).min(LONGEST_SILENCE);
+        Ok(FollowPiece::Silent(failure))
+    }
+
+    /// What comes after an attempt that is over: the next one, where there is or will be one. Its log is the same file.
+    async fn ended(&mut self, state: JobState) -> Result<FollowPiece, Failure> {
+        let store = self.engine.store();
+        let now = store.job(&self.row.id, &self.row.principal).await?;
+        if let Some(now) = now.filter(|now| now.attempt.number > self.row.attempt.number) {
+            self.row = now;
+            (self.pause, self.doubts) = (FIRST_PAUSE, 0);
             return Ok(FollowPiece::Nothing);
         }
-        Ok(FollowPiece::End(seen.state))
+        let is_interrupted = matches!(state, JobState::Lost { .. } | JobState::NotStarted);
+        if is_interrupted && self.is_to_be_resumed().await? {
+            self.nothing();
+            return Ok(FollowPiece::Interrupted(state));
+        }
+        Ok(FollowPiece::End(state))
+    }
+
+    async fn is_to_be_resumed(&self) -> Result<bool, Failure> {
+        let Some(watch) = self.row.watch_id else {
+            return Ok(false);
+        };
+        let watch = self.engine.store().watch(watch, &self.row.principal);
+        Ok(watch.await?.is_some_and(|watch| {
+            watch.status == WatchStatus::Active && watch.order.policy.auto_resume
+        }))
     }
 
     /// What was held back because it may have been the beginning of a secret.
@@ -149,5 +230,52 @@ impl JobFollower<'_> {
     /// Waits before the next look.
     pub async fn pause(&self) {
         tokio::time::sleep(self.pause).await;
+    }
+}
+
+/// How often it is worth while to ask again after a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// Until it works: it is about the way to the host.
+    Endless,
+    /// A few times: the host was reached, or the store was, and something else went wrong.
+    Short,
+    /// Never: it needs somebody who changes something.
+    None,
+}
+
+fn patience_with(failure: &Failure) -> Patience {
+    match failure.code {
+        _ if failure.retry => Patience::Endless,
+        Code::Unreachable | Code::LinkLost | Code::TimedOut => Patience::Endless,
+        Code::Busy | Code::RemoteRefused | Code::StoreUnavailable | Code::Internal => {
+            Patience::Short
+        }
+        _ => Patience::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::unreachable(Code::Unreachable, false, Patience::Endless)]
+    #[case::cut(Code::LinkLost, false, Patience::Endless)]
+    #[case::supervisor_ended(Code::RemoteRefused, false, Patience::Short)]
+    #[case::no_free_session(Code::Busy, true, Patience::Endless)]
+    #[case::other_walls(Code::Busy, false, Patience::Short)]
+    #[case::login_refused(Code::AuthFailed, false, Patience::None)]
+    #[case::other_key(Code::HostKeyChanged, false, Patience::None)]
+    fn follower_waits_for_links_and_not_for_people(
+        #[case] code: Code,
+        #[case] retry: bool,
+        #[case] expected: Patience,
+    ) {
+        let mut failure = Failure::new(code, "x");
+        failure.retry = retry;
+        assert_eq!(patience_with(&failure), expected);
     }
 }

@@ -68,6 +68,8 @@ pub struct JobReport {
     pub hearsay_code: Option<u32>,
     /// Whether the command runs without the runner that would write down its end.
     pub is_unattended: bool,
+    /// Whether it has ended and processes are left that it started.
+    pub has_left: bool,
     /// Whether its log grew past its bound where nothing can be given back.
     pub is_log_unbounded: bool,
     /// Whether there is a log; nothing when it was not looked for.
@@ -157,11 +159,10 @@ impl Engine {
         wanted: &Wanted,
         wait_for: Option<&Pattern>,
     ) -> Result<JobReport, Failure> {
-        let name = match found {
-            Found::Ours(row) => &row.sandbox,
-            Found::Foreign { sandbox, .. } => sandbox,
+        let sandbox = match found {
+            Found::Ours(row) => self.sandbox_of_job(row).await?,
+            Found::Foreign { sandbox, .. } => self.sandbox(Some(sandbox))?,
         };
-        let sandbox = self.sandbox(Some(name))?;
         self.look_at_task_in(&sandbox, found, wanted, wait_for)
             .await
     }
@@ -205,6 +206,7 @@ impl Engine {
                     state,
                     hearsay_code: observation.hearsay_exit_code(),
                     is_unattended: false,
+                    has_left: false,
                     is_log_unbounded: false,
                     log: Some(observation.log.kind),
                     has_pattern: self.has(wait_for, &observation),
@@ -232,6 +234,7 @@ impl Engine {
             state: seen.state,
             hearsay_code: seen.hearsay_code,
             is_unattended: seen.is_unattended,
+            has_left: observation.is_some_and(|seen| seen.has_left),
             is_log_unbounded: observation.is_some_and(|seen| seen.log_is_unbounded),
             log: observation.map(|seen| seen.log.kind),
             reading,

@@ -30,7 +30,7 @@ impl Engine {
         let watch = watch.ok_or_else(nothing)?;
         let order = job::resume_order(&watch, &self.mask)?.ok_or_else(nothing)?;
         let command = watch.order.resume.command.clone().unwrap_or_default();
-        let sandbox = self.sandbox(Some(&row.sandbox))?;
+        let sandbox = self.sandbox_of_job(&row).await?;
         let seen = job::look_at(store, sandbox.as_ref(), row, LogPart::Nothing).await?;
         if let Some(failure) = seen.failure {
             return Err(failure.masked(&self.mask));
@@ -52,7 +52,8 @@ impl Engine {
         let done = job::carry_out_resume(store, sandbox.as_ref(), &row, &command).await?;
         match done {
             Resumed::Started => Ok(store.job(id, principal).await?.unwrap_or(row)),
-            Resumed::Taken(failure) | Resumed::Refused(failure) | Resumed::Unclear(failure) => {
+            Resumed::ByOther(number) => Err(already_resuming(id, number)),
+            Resumed::Abandoned(failure) | Resumed::Refused(failure) | Resumed::Unclear(failure) => {
                 Err(failure.masked(&self.mask))
             }
         }

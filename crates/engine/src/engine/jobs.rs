@@ -1,6 +1,7 @@
 //! Starts jobs, looks at them and ends them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
@@ -11,12 +12,14 @@ use remote_sandbox_core::watch::PolicyRefusal;
 use tokio::time::Instant;
 
 use super::Engine;
+use super::job_place::place_of;
 use super::job_reports::{Found, JobQuery, JobReport, window};
 use crate::audit::BeginRow;
 use crate::call::CallContext;
 use crate::clock;
-use crate::job::{self, JobRequest};
+use crate::job::{self, Destination, JobRequest};
 use crate::run::{ReadingPosition, Wanted};
+use crate::sandbox::Sandbox;
 use crate::store::JobRow;
 
 /// Shortest and longest time between two looks of a call that waits.
@@ -48,7 +51,7 @@ pub struct JobStartReport {
 pub struct JobStopReport {
     /// How it stands now.
     pub report: JobReport,
-    /// What was ended and what was not, when it was running.
+    /// What was ended and what was not, when something of it was running.
     pub ended: Option<StopReport>,
 }
 
@@ -84,8 +87,12 @@ impl Engine {
             Some(_) => self.kept_for_watchdog(&name).await,
             None => (None, None),
         };
-        let kept = entry.clone();
-        let begun = job::begin(store, &request, &spec, &name, principal, &self.mask, kept);
+        let destination = Destination {
+            sandbox: name.clone(),
+            place: self.place(&name),
+            entry: entry.clone(),
+        };
+        let begun = job::begin(store, &request, &spec, destination, principal, &self.mask);
         let row = begun.await?;
         let done = job::carry_out(store, sandbox.as_ref(), &row, &spec).await;
         let done = done.map_err(|failure| failure.masked(&self.mask))?;
@@ -151,41 +158,62 @@ impl Engine {
         let principal = context.principal.as_str();
         let row = self.store().job(id, principal).await?;
         let mut row = row.ok_or_else(|| unknown(id.as_str()))?;
-        let sandbox = self.sandbox(Some(&row.sandbox))?;
+        let sandbox = self.sandbox_of_job(&row).await?;
         let wanted = Wanted {
             position: ReadingPosition::LastLines(20),
             budget: 4000,
             grep: None,
         };
-        let mut ended = None;
         self.end_resumes(&row).await?;
-        if !row.attempt.state.is_terminal() {
-            self.record(&BeginRow {
-                principal,
-                call: &context.call,
-                tool: "stop_background_task",
-                sandbox: &row.sandbox,
-                run: id.as_str(),
-                command: "",
-                cwd: None,
-            })?;
-            let stopped = job::stop(self.store(), sandbox.as_ref(), &mut row).await;
-            match stopped.map_err(|failure| failure.masked(&self.mask))? {
-                StopVerdict::Ended(report) => ended = Some(report),
-                StopVerdict::AlreadyOver | StopVerdict::NeverBegan => {}
-                StopVerdict::NotOurs | StopVerdict::Unwritable => {
-                    let text = format!(
-                        "sandbox `{}`: the records of job `{id}` there are not those of the job; nothing was ended",
-                        row.sandbox
-                    );
-                    return Err(Failure::new(Code::RemoteRefused, text)
-                        .hint("look for its processes with exec_bash"));
-                }
-            }
-        }
+        let never_began =
+            row.attempt.state == JobState::NotStarted && row.attempt.process.is_none();
+        let ended = match never_began {
+            true => None,
+            false => self.end_processes(context, &sandbox, &mut row).await?,
+        };
         let found = Found::Ours(Box::new(row));
-        let report = self.look_at_task(&found, &wanted, None).await?;
+        let report = self
+            .look_at_task_in(&sandbox, &found, &wanted, None)
+            .await?;
         Ok(JobStopReport { report, ended })
+    }
+
+    /// Ends what runs of a job, also what one that is over has left; what cannot be asked then is no failure.
+    async fn end_processes(
+        &self,
+        context: &CallContext,
+        sandbox: &Arc<dyn Sandbox>,
+        row: &mut JobRow,
+    ) -> Result<Option<StopReport>, Failure> {
+        let is_over = row.attempt.state.is_terminal();
+        self.record(&BeginRow {
+            principal: context.principal.as_str(),
+            call: &context.call,
+            tool: "stop_background_task",
+            sandbox: &row.sandbox,
+            run: row.id.as_str(),
+            command: "",
+            cwd: None,
+        })?;
+        let stopped = job::stop(self.store(), sandbox.as_ref(), row).await;
+        let verdict = match stopped {
+            Ok(verdict) => verdict,
+            Err(_) if is_over => return Ok(None),
+            Err(failure) => return Err(failure.masked(&self.mask)),
+        };
+        match verdict {
+            StopVerdict::FolderMissing(report) if !is_over => Ok(Some(report)),
+            StopVerdict::Ended(report) if !is_over => Ok(Some(report)),
+            StopVerdict::Ended(report)
+            | StopVerdict::LeftoversEnded(report)
+            | StopVerdict::FolderMissing(report) => Ok((report.found > 0).then_some(report)),
+            StopVerdict::AlreadyOver | StopVerdict::NeverBegan => Ok(None),
+            _ if is_over => Ok(None),
+            StopVerdict::Elsewhere { node, here } => {
+                Err(elsewhere(row, node.as_str(), here.as_str()))
+            }
+            StopVerdict::NotOurs | StopVerdict::Unwritable => Err(not_its_records(row)),
+        }
     }
 
     /// Has the watchdog not resume what somebody wants to be over.
@@ -211,19 +239,18 @@ impl Engine {
         let principal = context.principal.as_str();
         let rows = self.store().jobs(principal, sandbox, most).await?;
         let mut order = Vec::with_capacity(rows.len());
-        let mut open: BTreeMap<String, Vec<JobRow>> = BTreeMap::new();
+        let mut open: BTreeMap<(String, Option<String>), Vec<JobRow>> = BTreeMap::new();
         let mut reports: BTreeMap<JobId, JobReport> = BTreeMap::new();
         for row in rows {
             order.push(row.id.clone());
             if row.attempt.state.is_terminal() {
                 reports.insert(row.id.clone(), plain_report(row, None));
             } else {
-                open.entry(row.sandbox.clone()).or_default().push(row);
+                let place = (row.sandbox.clone(), place_of(&row));
+                open.entry(place).or_default().push(row);
             }
         }
-        let looks = open
-            .into_iter()
-            .map(|(name, rows)| self.glance_at(name, rows));
+        let looks = open.into_values().map(|rows| self.glance_at(rows));
         for reported in futures::future::join_all(looks).await {
             for report in reported? {
                 if let Some(row) = &report.row {
@@ -234,8 +261,14 @@ impl Engine {
         Ok(order.iter().filter_map(|id| reports.remove(id)).collect())
     }
 
-    async fn glance_at(&self, name: String, rows: Vec<JobRow>) -> Result<Vec<JobReport>, Failure> {
-        let sandbox = match self.sandbox(Some(&name)) {
+    /// Looks at jobs of one place.
+    async fn glance_at(&self, rows: Vec<JobRow>) -> Result<Vec<JobReport>, Failure> {
+        // One that is watched may have its entry kept.
+        let watched = rows.iter().find(|row| row.watch_id.is_some());
+        let Some(one) = watched.or(rows.first()) else {
+            return Ok(Vec::new());
+        };
+        let sandbox = match self.sandbox_of_job(one).await {
             Ok(sandbox) => sandbox,
             Err(failure) => {
                 let reports = rows.into_iter();
@@ -260,6 +293,7 @@ fn plain_report(row: JobRow, failure: Option<Failure>) -> JobReport {
         state: row.attempt.state.clone(),
         hearsay_code: None,
         is_unattended: false,
+        has_left: false,
         is_log_unbounded: false,
         log: None,
         reading: None,
@@ -312,6 +346,24 @@ fn must_wait(report: &JobReport, query: &JobQuery, first_size: &mut Option<u64>)
 /// What a caller is told who wants something done at events that the user does not allow.
 pub(super) fn refused(refusal: &PolicyRefusal) -> Failure {
     Failure::new(Code::PolicyDenied, refusal.to_string()).hint(refusal.hint())
+}
+
+fn elsewhere(row: &JobRow, node: &str, here: &str) -> Failure {
+    let text = format!(
+        "sandbox `{}`: job `{}` began on node `{node}`, and the node that answered is `{here}`; nothing was ended",
+        row.sandbox, row.id
+    );
+    Failure::new(Code::RemoteRefused, text).hint(
+        "call again until the login comes to that node, or configure that node as a sandbox of its own",
+    )
+}
+
+fn not_its_records(row: &JobRow) -> Failure {
+    let text = format!(
+        "sandbox `{}`: the records of job `{}` there are not those of the job; nothing was ended",
+        row.sandbox, row.id
+    );
+    Failure::new(Code::RemoteRefused, text).hint("look for its processes with exec_bash")
 }
 
 fn invalid(error: &JobSpecError) -> Failure {

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use remote_sandbox_core::config::Platform;
 use remote_sandbox_core::failure::{Code, Failure};
-use serde_json::{Value, json};
+use remote_sandbox_core::service::{ServiceKind, ServiceStatus};
+use serde_json::Value;
 
 use super::Engine;
 use crate::clock;
@@ -18,21 +20,6 @@ const ENSURE_LIMIT: Duration = Duration::from_secs(5);
 
 /// A watchdog that has not shown itself for so long is gone.
 pub(super) const STALE_AFTER: Duration = Duration::from_secs(30);
-
-/// How the service is that keeps the watchdog running.
-#[derive(Debug, Clone, PartialEq)]
-pub struct KeeperStatus {
-    /// `darwin` or `linux`.
-    pub platform: &'static str,
-    /// The label of the agent of launchd.
-    pub label: &'static str,
-    /// Whether launchd knows that agent.
-    pub is_loaded: bool,
-    /// The same in words, with what the service manager said.
-    pub detail: String,
-    /// All that is known.
-    pub service: Value,
-}
 
 /// What keeps the watchdog running.
 #[async_trait]
@@ -50,7 +37,7 @@ pub trait Keeper: Send + Sync {
     async fn uninstall(&self) -> Result<Value, Failure>;
 
     /// How it is.
-    async fn status(&self) -> Result<KeeperStatus, Failure>;
+    async fn status(&self) -> Result<ServiceStatus, Failure>;
 }
 
 /// Where nobody keeps it running.
@@ -77,14 +64,9 @@ impl Keeper for NoKeeper {
         Err(unsupported())
     }
 
-    async fn status(&self) -> Result<KeeperStatus, Failure> {
-        Ok(KeeperStatus {
-            platform: std::env::consts::OS,
-            label: "com.remote-sandbox-mcp.watchdog",
-            is_loaded: false,
-            detail: "not installed".to_owned(),
-            service: json!({"installed": false, "running": false, "detail": "not installed"}),
-        })
+    async fn status(&self) -> Result<ServiceStatus, Failure> {
+        let platform = Platform::current();
+        Ok(ServiceStatus::absent(platform, ServiceKind::Detached))
     }
 }
 

@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::service::ServiceKind;
+use remote_sandbox_core::service::ServiceStatus;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::keeper::{Keeper, KeeperStatus, is_watchdog_alive};
+use super::keeper::{Keeper, is_watchdog_alive};
 use crate::service::{Heartbeat, Service};
 use crate::store::Store;
 
@@ -52,15 +52,8 @@ impl Keeper for ServiceKeeper {
         json(&self.0.uninstall().await?)
     }
 
-    async fn status(&self) -> Result<KeeperStatus, Failure> {
-        let status = self.0.status().await?;
-        Ok(KeeperStatus {
-            platform: status.platform,
-            label: ServiceKind::Launchd.name(),
-            is_loaded: status.kind == ServiceKind::Launchd && status.loaded,
-            detail: status.detail.clone(),
-            service: json(&status)?,
-        })
+    async fn status(&self) -> Result<ServiceStatus, Failure> {
+        Ok(self.0.status().await?)
     }
 }
 

@@ -127,7 +127,10 @@ impl Engine {
     }
 
     /// The sandbox of a watch: the one of our configuration when it is the same, else the one that was kept for it.
-    async fn sandbox_of_watch(&self, row: &WatchRow) -> Result<Arc<dyn Sandbox>, Failure> {
+    pub(super) async fn sandbox_of_watch(
+        &self,
+        row: &WatchRow,
+    ) -> Result<Arc<dyn Sandbox>, Failure> {
         let Some(entry) = &row.entry else {
             return self.sandbox(Some(&row.sandbox));
         };
@@ -142,6 +145,7 @@ impl Engine {
             return Ok(made);
         }
         match self.sandbox_of_entry(entry).await {
+            Ok(sandbox) if sandbox.description().local.is_some() => Ok(sandbox),
             Ok(sandbox) => {
                 let mut made = self.made.lock().await;
                 Ok(made.entry(entry.clone()).or_insert(sandbox).clone())

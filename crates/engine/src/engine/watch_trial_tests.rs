@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use remote_sandbox_core::config::{Config, Sources, resolve};
 use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::service::ServiceStatus;
 use rstest::rstest;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::*;
-use crate::engine::{Keeper, KeeperStatus};
+use crate::engine::Keeper;
 use crate::store::Store;
 
 fn environment(home: &TempDir, list: &str, more: &[(&str, &str)]) -> Environment {
@@ -96,7 +97,7 @@ impl Keeper for Failing {
         Ok(Value::Null)
     }
 
-    async fn status(&self) -> Result<KeeperStatus, Failure> {
+    async fn status(&self) -> Result<ServiceStatus, Failure> {
         Err(Failure::new(Code::Internal, "no manager answers"))
     }
 }

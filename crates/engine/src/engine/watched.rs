@@ -5,7 +5,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use remote_sandbox_core::config::{
-    Environment, KeptEntry, SandboxConfig, SandboxEntry, Sources, kept_entry, resolve, whole_entry,
+    Config, ConfigText, Environment, KeptEntry, SandboxConfig, SandboxEntry, Sources, UnkeptError,
+    kept_entry, kept_local, kept_local_source, resolve, whole_entry,
 };
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::secret::{Mask, Secret, SecretName};
@@ -83,16 +84,20 @@ impl Engine {
     }
 
     /// Keeps the entry of a sandbox for the watchdog, which has other surroundings; its secrets go to the keychain, or
-    /// a private file. Gives the key of what is kept; none for a sandbox on this machine. What other servers keep
+    /// a private file. Gives the key of what is kept; none where there is no such sandbox. What other servers keep
     /// under the same name stays.
     pub async fn persist_sandbox(&self, name: &str) -> Result<Option<String>, Failure> {
-        match self.config_named(name) {
-            Some(config) => self.persist_config(config).await.map(Some),
-            None => Ok(None),
+        if let Some(config) = self.config_named(name) {
+            return self.persist_config(config).await.map(Some);
         }
+        if !self.locals.names().iter().any(|known| known == name) {
+            return Ok(None);
+        }
+        let kept = kept_local(name, self.locals.settings());
+        self.persist_entry(name, kept).await.map(Some)
     }
 
-    fn config_named(&self, name: &str) -> Option<&SandboxConfig> {
+    pub(super) fn config_named(&self, name: &str) -> Option<&SandboxConfig> {
         self.entries.iter().find_map(|entry| match entry {
             SandboxEntry::Ready(config) if config.name.as_str() == name => Some(config),
             _ => None,
@@ -101,16 +106,28 @@ impl Engine {
 
     /// The key under which the entry of a sandbox of our configuration is kept when it is.
     pub(crate) fn kept_key(&self, name: &str) -> Option<String> {
-        let kept = kept_entry(self.config_named(name)?);
+        let kept = match self.config_named(name) {
+            Some(config) => kept_entry(config),
+            None => kept_local(name, self.locals.settings()),
+        };
         kept.ok().map(|kept| key_of(&kept))
     }
 
     /// Keeps an entry for the watchdog and gives its key.
     pub(super) async fn persist_config(&self, config: &SandboxConfig) -> Result<String, Failure> {
+        let name = config.name.as_str();
+        self.persist_entry(name, kept_entry(config)).await
+    }
+
+    async fn persist_entry(
+        &self,
+        name: &str,
+        kept: Result<KeptEntry, UnkeptError>,
+    ) -> Result<String, Failure> {
         let internal = |error: &(dyn std::error::Error + 'static)| {
             Failure::new(Code::Internal, Failure::chain(error))
         };
-        let kept = kept_entry(config).map_err(|error| internal(&error))?;
+        let kept = kept.map_err(|error| internal(&error))?;
         let key = key_of(&kept);
         let is_known = self
             .persisted
@@ -127,7 +144,7 @@ impl Engine {
         let entry = serde_json::to_string(&written).map_err(|error| internal(&error))?;
         let sandbox = WatchedSandbox {
             key: key.clone(),
-            name: config.name.to_string(),
+            name: name.to_owned(),
             entry,
         };
         self.store().keep_sandbox(sandbox).await?;
@@ -139,28 +156,38 @@ impl Engine {
         Ok(key)
     }
 
-    /// The sandbox of a kept entry.
+    /// The sandbox of a kept entry. One on this machine may be deleted and made again at any time, so nobody keeps it.
     pub(crate) async fn sandbox_of_entry(&self, key: &str) -> Result<Arc<dyn Sandbox>, Failure> {
-        let config = self.entry_config(key).await?;
-        Ok(Arc::new(SshSandbox::new(&config, self.dialer.clone())))
+        let whole = self.whole_entry(key).await?;
+        let Some((name, file)) = kept_local_source(whole.clone()) else {
+            let config = self.config_of(whole);
+            let config = config.ok_or_else(|| missing("is not an entry"))?;
+            return Ok(Arc::new(SshSandbox::new(&config, self.dialer.clone())));
+        };
+        let settings = self.resolved(Environment::new(), Some(file)).local;
+        match self.locals.find_under(&settings, &name)? {
+            Some(sandbox) => Ok(sandbox),
+            None => {
+                let text = format!("there is no sandbox `{name}` on this machine any more");
+                Err(Failure::new(Code::NotFound, text))
+            }
+        }
     }
 
-    /// A kept entry, read.
+    /// A kept entry of a host, read.
     pub(super) async fn entry_config(&self, key: &str) -> Result<SandboxConfig, Failure> {
-        let missing = |what: &str| {
-            let text = format!("the kept entry of the sandbox {what}");
-            Failure::new(Code::NotConfigured, text)
-                .hint("start a job there again, or give the watchdog a configuration that has it")
-        };
+        self.config_of(self.whole_entry(key).await?)
+            .ok_or_else(|| missing("is not an entry"))
+    }
+
+    async fn whole_entry(&self, key: &str) -> Result<Map<String, Value>, Failure> {
         let found = self.store().watched_sandbox(key).await?;
         let found = found.ok_or_else(|| missing("is not there any more"))?;
         let written: Written =
             serde_json::from_str(&found.entry).map_err(|_| missing("cannot be read"))?;
         let secrets = self.secrets.clone();
         let reading = tokio::task::spawn_blocking(move || read_whole(&secrets, written));
-        let whole = reading.await.map_err(|_| missing("cannot be read"))??;
-        self.config_of(whole)
-            .ok_or_else(|| missing("is not an entry"))
+        reading.await.map_err(|_| missing("cannot be read"))?
     }
 
     /// Reads an entry as a list of sandboxes would be read; the mask learns what is secret in it.
@@ -168,18 +195,19 @@ impl Engine {
         let list = Value::from(vec![Value::Object(entry)]).to_string();
         let mut environment = Environment::new();
         environment.insert("REMOTE_SANDBOX_LIST".to_owned(), list);
+        self.resolved(environment, None).ready().next().cloned()
+    }
+
+    fn resolved(&self, mut environment: Environment, file: Option<ConfigText>) -> Config {
         let home = self.home.as_ref().and_then(|home| home.to_str());
         if let Some(home) = home {
             environment.insert("HOME".to_owned(), home.to_owned());
         }
-        let config = resolve(&Sources {
-            environment,
-            file: None,
-        });
+        let config = resolve(&Sources { environment, file });
         for secret in config.secrets() {
             self.mask.learn(secret);
         }
-        config.ready().next().cloned()
+        config
     }
 
     /// Removes the secrets of entries that no watch needs any more.
@@ -199,6 +227,12 @@ impl Engine {
     pub(crate) fn events_folder(&self) -> PathBuf {
         self.state.join("events")
     }
+}
+
+fn missing(what: &str) -> Failure {
+    let text = format!("the kept entry of the sandbox {what}");
+    Failure::new(Code::NotConfigured, text)
+        .hint("start a job there again, or give the watchdog a configuration that has it")
 }
 
 /// The file of an event in its folder.

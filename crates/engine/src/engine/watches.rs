@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::job::{JobId, SessionName, WatchOrder};
+use remote_sandbox_core::service::ServiceStatus;
 use serde_json::Value;
 
 use super::Engine;
 use super::jobs::refused;
-use super::keeper::{KeeperStatus, STALE_AFTER, is_fresh};
+use super::keeper::{STALE_AFTER, is_fresh};
 use crate::audit::BeginRow;
 use crate::call::CallContext;
 use crate::clock;
@@ -89,6 +90,17 @@ pub struct EventReport {
     pub is_watchdog_alive: bool,
 }
 
+/// Who works as the watchdog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseHolder {
+    /// In words.
+    pub words: String,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// Since when.
+    pub since: Duration,
+}
+
 /// How the watchdog is.
 #[derive(Debug)]
 pub struct WatchdogReport {
@@ -102,12 +114,16 @@ pub struct WatchdogReport {
     pub stale_after: Duration,
     /// Whether it is.
     pub is_stale: bool,
+    /// Who holds the lease, whether it still works or not.
+    pub holder: Option<LeaseHolder>,
     /// How many watches of the caller there are.
     pub counts: WatchCounts,
+    /// Why the last notification could not be shown on this machine.
+    pub unshown: Option<String>,
     /// How many watches of the Python package were taken over.
     pub taken_over: usize,
     /// What keeps the watchdog running, where that was asked for.
-    pub keeper: Option<KeeperStatus>,
+    pub keeper: Option<ServiceStatus>,
     /// Whether the user has turned it off.
     pub is_off: bool,
 }
@@ -314,24 +330,52 @@ impl Engine {
         context: &CallContext,
         with_keeper: bool,
     ) -> Result<WatchdogReport, Failure> {
-        let store = self.store();
-        let lease = store.lease(LEASE).await?;
         let is_off = !self.settings.watchdog;
         let keeper = match with_keeper && !is_off {
             true => Some(self.keeper.status().await?),
             false => None,
         };
-        Ok(WatchdogReport {
+        let mut report = WatchdogReport {
             store: self.state.join("store.sqlite3"),
             config_file: self.config_file.clone(),
-            is_stale: !lease.as_ref().is_some_and(is_fresh),
-            heartbeat: lease.map(|lease| lease.renewed),
+            is_stale: true,
+            heartbeat: None,
             stale_after: STALE_AFTER,
-            counts: store.watch_counts(Some(context.principal.as_str())).await?,
-            taken_over: store.taken_over().await?.len(),
+            holder: None,
+            counts: WatchCounts::default(),
+            unshown: None,
+            taken_over: 0,
             keeper,
             is_off,
-        })
+        };
+        // Whoever only looks leaves nothing behind.
+        if report.store.exists() {
+            self.read_watchdog(context, &mut report).await?;
+        }
+        Ok(report)
+    }
+
+    async fn read_watchdog(
+        &self,
+        context: &CallContext,
+        report: &mut WatchdogReport,
+    ) -> Result<(), Failure> {
+        let store = self.store();
+        let lease = store.lease(LEASE).await?;
+        report.is_stale = !lease.as_ref().is_some_and(is_fresh);
+        report.heartbeat = lease.as_ref().map(|lease| lease.renewed);
+        report.holder = lease.and_then(|lease| {
+            Some(LeaseHolder {
+                words: lease.holder?,
+                pid: lease.process.map(|process| process.pid),
+                since: lease.taken,
+            })
+        });
+        let principal = context.principal.as_str();
+        report.counts = store.watch_counts(Some(principal)).await?;
+        report.unshown = store.unshown_notice().await?;
+        report.taken_over = store.taken_over().await?.len();
+        Ok(())
     }
 
     /// Sets up what keeps the watchdog running, and keeps the entries of all sandboxes for it when asked to.

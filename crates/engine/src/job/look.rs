@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::job::{
-    JobState, KnownAttempt, LogPart, Look, Observation, Sighting, StartVerdict, VoidVerdict,
-    check_script, judge, parse_check, parse_start, parse_void, start_script, void_script,
+    JobState, KnownAttempt, LogPart, Look, Observation, Sighting, VoidVerdict, adopt_script,
+    check_script, judge, parse_adopt, parse_check, parse_void, void_script,
 };
 
 use super::start::{START_LIMIT, started_job};
-use super::{mark, same_start, target, wordless};
+use super::{mark, target, wordless};
 use crate::clock;
 use crate::sandbox::Sandbox;
 use crate::store::{JobRow, Store};
@@ -107,6 +107,16 @@ pub(crate) async fn glance(
     Ok(found)
 }
 
+/// Whether a sandbox has the last attempt of a job; nothing is written down.
+pub(crate) async fn is_there(sandbox: &dyn Sandbox, row: &JobRow) -> Result<bool, Failure> {
+    let name = sandbox.description().name.as_str();
+    let (id, number) = (row.id.clone(), row.attempt.number);
+    let look = Look::job(id, number, &row.session, &row.log_file, LogPart::Nothing);
+    let look = look.map_err(|error| wordless(name, &error.to_string()))?;
+    let seen = ask(sandbox, &[look]).await?.pop().flatten();
+    Ok(seen.is_some_and(|seen| seen.nonce.as_ref() == Some(&row.attempt.nonce)))
+}
+
 /// Looks at a task that is not in the store.
 pub(crate) async fn look_at_foreign(
     sandbox: &dyn Sandbox,
@@ -189,6 +199,16 @@ pub(crate) async fn settle(
 ) -> Result<Seen, Failure> {
     let sighting = Sighting::Seen(Box::new(observation));
     let mut verdict = judge(&known(&row), &sighting);
+    if let Some(holder) = verdict.holder.take() {
+        // Ours can never begin under this number: the one that is there is the job's.
+        let number = row.attempt.number;
+        if store.adopt_attempt(&row.id, number, number, holder).await?
+            && let Some(adopted) = store.job(&row.id, &row.principal).await?
+        {
+            row = adopted;
+            verdict = judge(&known(&row), &sighting);
+        }
+    }
     let Sighting::Seen(observation) = sighting else {
         return Ok(Seen::new(row));
     };
@@ -237,9 +257,9 @@ async fn bar(sandbox: &dyn Sandbox, row: &JobRow) -> Result<VoidVerdict, Failure
 /// Asks the host what it did about a start whose answer was lost, and writes that down.
 async fn adopt(store: &Store, sandbox: &dyn Sandbox, row: &mut JobRow) -> Result<(), Failure> {
     let mark = mark();
-    let script = start_script(&same_start(row)?, &mark);
+    let script = adopt_script(&target(row), &mark);
     let answer = sandbox.ask(script, LOOK_LIMIT).await?;
-    if let Ok(StartVerdict::StartedBefore(started)) = parse_start(&mark, &answer) {
+    if let Some(started) = parse_adopt(&mark, &answer) {
         let kept = started_job(&started);
         let (id, number) = (&row.id, row.attempt.number);
         if store.note_job_started(id, number, kept.clone()).await? {

@@ -11,16 +11,17 @@ mod stop;
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
-use remote_sandbox_core::job::{GpuWish, JobSpec, NamedSession, StopTarget, WatchOrder};
+use remote_sandbox_core::job::{GpuWish, NamedSession, StopTarget, WatchOrder};
 use remote_sandbox_core::shell::RunSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use look::{
-    Seen, ask_within, glance, is_abandoned, look_at, look_at_foreign, settle, state_of_foreign,
+    Seen, ask_within, glance, is_abandoned, is_there, look_at, look_at_foreign, settle,
+    state_of_foreign,
 };
 pub(crate) use resume::{Resumed, carry_out_resume, resume_order};
-pub(crate) use start::{begin, carry_out};
+pub(crate) use start::{Destination, begin, carry_out};
 pub(crate) use stop::stop;
 
 use crate::store::JobRow;
@@ -63,6 +64,9 @@ pub struct JobOrder {
     pub max_log_bytes: u64,
     /// What is done about it while nobody waits.
     pub watch: Option<WatchOrder>,
+    /// Where it was started: the name of a sandbox may mean another host elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
 }
 
 /// A word that tells the answer to one script from other text.
@@ -77,17 +81,6 @@ fn target(row: &JobRow) -> StopTarget<'_> {
         nonce: &row.attempt.nonce,
         session: &row.session,
     }
-}
-
-/// A start of the same attempt, by which the host is asked what the first one did.
-fn same_start(row: &JobRow) -> Result<JobSpec, Failure> {
-    let internal = |error: &dyn std::fmt::Display| Failure::new(Code::Internal, error.to_string());
-    let run = RunSpec::new(":".to_owned()).map_err(|error| internal(&error))?;
-    let (id, number) = (row.id.clone(), row.attempt.number);
-    let spec = JobSpec::new(run, id, number, row.attempt.nonce.clone());
-    Ok(spec
-        .map_err(|error| internal(&error))?
-        .in_session(row.session.clone()))
 }
 
 fn wordless(sandbox: &str, what: &str) -> Failure {

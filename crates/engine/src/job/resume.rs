@@ -2,12 +2,14 @@
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::job::{
-    GpuWish, JobId, JobSpec, JobState, Nonce, SessionName, USUAL_MAX_LOG_BYTES,
+    AttemptNumber, GpuWish, JobId, JobSpec, JobState, LogPart, Nonce, SessionName,
+    USUAL_MAX_LOG_BYTES,
 };
 use remote_sandbox_core::secret::Mask;
 use remote_sandbox_core::shell::RunSpec;
 
 use super::JobOrder;
+use super::look::look_at;
 use super::start::{LONGEST_COMMAND, START_LIMIT, Sending, Unstarted, send_within, started_job};
 use crate::clock;
 use crate::failpoint;
@@ -22,8 +24,10 @@ pub(crate) enum Resumed {
     Started,
     /// It was not started and never will be.
     Refused(Failure),
-    /// It was not started, because another attempt has the place.
-    Taken(Failure),
+    /// Somebody else has resumed the job; this attempt of theirs is the last one of the job now.
+    ByOther(AttemptNumber),
+    /// It was not started and never will be, and nothing ran.
+    Abandoned(Failure),
     /// It may have been started; whoever sends it again finds out.
     Unclear(Failure),
 }
@@ -42,6 +46,7 @@ pub(crate) fn resume_order(watch: &WatchRow, mask: &Mask) -> Result<Option<Resum
         gpus: String::new(),
         max_log_bytes: USUAL_MAX_LOG_BYTES,
         watch: Some(watch.order.clone()),
+        place: None,
     };
     let shown = mask.mask_text(command);
     Ok(Some(ResumeOrder {
@@ -87,10 +92,27 @@ pub(crate) async fn carry_out_resume(
             store.note_job_state(id, number, never, None).await?;
             Ok(Resumed::Refused(failure))
         }
-        Err(Unstarted::Taken(failure)) => {
+        Err(Unstarted::Abandoned(failure)) => {
             let never = JobState::NotStarted;
             store.note_job_state(id, number, never, None).await?;
-            Ok(Resumed::Taken(failure))
+            Ok(Resumed::Abandoned(failure))
+        }
+        Err(Unstarted::Taken {
+            failure,
+            attempt,
+            holder: Some(nonce),
+            ..
+        }) => stand_back(store, sandbox, row, (attempt, nonce), failure).await,
+        Err(Unstarted::Taken {
+            failure, is_live, ..
+        }) => {
+            let never = JobState::NotStarted;
+            store.note_job_state(id, number, never, None).await?;
+            // Whoever took the number without a word was ended before anything ran.
+            Ok(match is_live {
+                true => Resumed::Refused(failure),
+                false => Resumed::Abandoned(failure),
+            })
         }
         Err(Unstarted::Unclear(failure)) => {
             // From now on whoever looks may settle it.
@@ -98,6 +120,29 @@ pub(crate) async fn carry_out_resume(
             Ok(Resumed::Unclear(failure))
         }
     }
+}
+
+/// Takes the attempt that the host has for the last one of the job, and looks how it stands.
+async fn stand_back(
+    store: &Store,
+    sandbox: &dyn Sandbox,
+    row: &JobRow,
+    (attempt, nonce): (AttemptNumber, Nonce),
+    failure: Failure,
+) -> Result<Resumed, Failure> {
+    let number = row.attempt.number;
+    if !store.adopt_attempt(&row.id, number, attempt, nonce).await? {
+        return Ok(Resumed::Refused(failure));
+    }
+    let Some(row) = store.job(&row.id, &row.principal).await? else {
+        return Ok(Resumed::Refused(failure));
+    };
+    // When the host cannot be asked now, the next look finds out.
+    let seen = look_at(store, sandbox, row, LogPart::Nothing).await?;
+    Ok(match seen.state {
+        JobState::NotStarted => Resumed::Abandoned(failure),
+        _ => Resumed::ByOther(attempt),
+    })
 }
 
 /// The next attempt as the first one was asked for, but for the command.

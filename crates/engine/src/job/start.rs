@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::job::{
-    ClaimedGpus, GpuWish, JobSpec, JobStarted, StartRefusal, StartVerdict, parse_start,
-    start_script,
+    AttemptNumber, ClaimedGpus, GpuWish, JobSpec, JobStarted, Nonce, StartRefusal, StartVerdict,
+    parse_start, start_script,
 };
 use remote_sandbox_core::probe::GpuVendor;
 use remote_sandbox_core::secret::Mask;
@@ -32,16 +32,26 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// Longest command that a row repeats.
 pub(super) const LONGEST_COMMAND: usize = 16 * 1024;
 
+/// Where a job is started.
+pub(crate) struct Destination {
+    /// The sandbox, by name.
+    pub(crate) sandbox: String,
+    /// The host that the name means here.
+    pub(crate) place: Option<String>,
+    /// The key of its entry, where that is kept for the watchdog.
+    pub(crate) entry: Option<String>,
+}
+
 /// Writes a job down, surely.
 pub(crate) async fn begin(
     store: &Store,
     request: &JobRequest,
     spec: &JobSpec,
-    sandbox: &str,
+    destination: Destination,
     principal: &str,
     mask: &Mask,
-    entry: Option<String>,
 ) -> Result<JobRow, Failure> {
+    let entry = destination.entry;
     let order = JobOrder {
         cwd: request.run.cwd().map(str::to_owned),
         log_file: request.log_file.clone(),
@@ -52,13 +62,14 @@ pub(crate) async fn begin(
         },
         max_log_bytes: request.max_log_bytes,
         watch: request.watch.clone(),
+        place: destination.place,
     };
     let internal = |error: serde_json::Error| Failure::new(Code::Internal, error.to_string());
     let command = mask.mask_text(request.run.command());
     let new = NewJob {
         id: spec.job().clone(),
         principal: principal.to_owned(),
-        sandbox: sandbox.to_owned(),
+        sandbox: destination.sandbox,
         session: spec.session().clone(),
         log_file: expected_log(request, spec),
         cwd: order.cwd.clone(),
@@ -117,7 +128,11 @@ pub(crate) async fn carry_out(
             failpoint::reached("job_unanswered");
             Ok(done)
         }
-        Err(Unstarted::Certain(failure) | Unstarted::Taken(failure)) => {
+        Err(
+            Unstarted::Certain(failure)
+            | Unstarted::Abandoned(failure)
+            | Unstarted::Taken { failure, .. },
+        ) => {
             store.forget_job(&row.id).await?;
             Err(failure)
         }
@@ -133,8 +148,19 @@ pub(crate) async fn carry_out(
 pub(super) enum Unstarted {
     /// Nothing was started.
     Certain(Failure),
+    /// Nothing was started: an earlier sending broke off, and its host made sure that it never goes on.
+    Abandoned(Failure),
     /// Nothing was started, because another attempt has the place.
-    Taken(Failure),
+    Taken {
+        /// In words.
+        failure: Failure,
+        /// The attempt that is there.
+        attempt: AttemptNumber,
+        /// Whose it is; none when whoever took the number did not come to say so.
+        holder: Option<Nonce>,
+        /// Whether it is certain that it runs.
+        is_live: bool,
+    },
     /// It may have been.
     Unclear(Failure),
 }
@@ -193,12 +219,7 @@ async fn send(
                 }
                 Ok(StartVerdict::Refused(refusal)) => {
                     let failure = refused(sandbox, spec, &refusal);
-                    return Err(match refusal {
-                        StartRefusal::AttemptTaken { .. } | StartRefusal::AttemptLive { .. } => {
-                            Unstarted::Taken(failure)
-                        }
-                        _ => Unstarted::Certain(failure),
-                    });
+                    return Err(unstarted(refusal, failure));
                 }
                 Err(error) => {
                     super::wordless(sandbox.description().name.as_str(), &error.to_string())
@@ -214,6 +235,25 @@ async fn send(
             return Err(Unstarted::Unclear(failure));
         }
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn unstarted(refusal: StartRefusal, failure: Failure) -> Unstarted {
+    match refusal {
+        StartRefusal::AttemptTaken { attempt, holder } => Unstarted::Taken {
+            failure,
+            attempt,
+            holder,
+            is_live: false,
+        },
+        StartRefusal::AttemptLive { attempt, holder } => Unstarted::Taken {
+            failure,
+            attempt,
+            holder,
+            is_live: true,
+        },
+        StartRefusal::Abandoned => Unstarted::Abandoned(failure),
+        _ => Unstarted::Certain(failure),
     }
 }
 
@@ -263,6 +303,15 @@ fn refused(sandbox: &dyn Sandbox, spec: &JobSpec, refusal: &StartRefusal) -> Fai
             );
             Failure::new(Code::Busy, text)
                 .hint("leave out session_name, choose another one, or stop that task first")
+        }
+        StartRefusal::SessionsUnknown { .. } => failure(Code::Busy)
+            .hint("leave out session_name, or see why `tmux list-sessions` fails on the host")
+            .retry(),
+        StartRefusal::GpuTool { tool, .. } => {
+            let hint = format!(
+                "run `{tool}` there with exec_bash; without `gpus` the job starts and claims none"
+            );
+            failure(Code::RemoteRefused).hint(hint)
         }
         StartRefusal::NoFreeGpu { .. } => failure(Code::Busy)
             .hint("ask for fewer `gpus`, wait, or use another sandbox (list_sandboxes)")

@@ -32,6 +32,9 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 /// Most sandboxes on this machine.
 const MOST_SANDBOXES: usize = 64;
 
+/// Most configurations of other servers that are known at the same time.
+const MOST_OTHERS: usize = 32;
+
 /// Variables of the user that commands may see: how to write text and tell time.
 const PASSED_ON: [&str; 6] = ["LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "COLORTERM"];
 
@@ -46,12 +49,29 @@ pub(super) struct Shared {
     pub(super) user: String,
     /// Where sandboxes can be bounded as a whole.
     pub(super) groups: Option<Delegated>,
+    /// Where programs that make walls are found.
+    path: Option<OsString>,
     private: Private,
     mask: Mask,
     passed_on: Vec<(String, OsString)>,
 }
 
 impl Shared {
+    /// The same with other settings.
+    fn under(&self, settings: &LocalSettings) -> Self {
+        Shared {
+            store: Store::new(&self.private.state),
+            walls: Walls::new(settings.isolation, self.path.clone()),
+            settings: settings.clone(),
+            user: self.user.clone(),
+            groups: Delegated::find(&settings.limits),
+            path: self.path.clone(),
+            private: self.private.clone(),
+            mask: self.mask.clone(),
+            passed_on: self.passed_on.clone(),
+        }
+    }
+
     /// Keeps other servers from starting or deleting a sandbox.
     pub(super) async fn hold(&self, name: &LocalName) -> Result<File, StartError> {
         let root = self.store.folders(name).root;
@@ -101,12 +121,23 @@ impl Shared {
     }
 }
 
+/// Whether two configurations make the same sandboxes.
+fn is_same(one: &LocalSettings, other: &LocalSettings) -> bool {
+    one.isolation == other.isolation
+        && one.network == other.network
+        && one.readable == other.readable
+        && one.limits == other.limits
+        && one.surroundings == other.surroundings
+}
+
 /// All sandboxes on this machine that this user has.
 pub struct Locals {
     shared: Arc<Shared>,
     known: Mutex<BTreeMap<LocalName, Arc<LocalSandbox>>>,
     /// Whether there is always one.
     has_default: bool,
+    /// The same sandboxes as other servers have configured them, the newest last.
+    others: Mutex<Vec<Arc<Locals>>>,
 }
 
 impl Locals {
@@ -138,10 +169,11 @@ impl Locals {
         Locals {
             shared: Arc::new(Shared {
                 store: Store::new(state),
-                walls: Walls::new(settings.isolation, path),
+                walls: Walls::new(settings.isolation, path.clone()),
                 settings: settings.clone(),
                 user,
                 groups: Delegated::find(&settings.limits),
+                path,
                 private: Private {
                     home: environment.get("HOME").map(PathBuf::from),
                     state: state.to_owned(),
@@ -151,7 +183,47 @@ impl Locals {
             }),
             known: Mutex::new(BTreeMap::new()),
             has_default,
+            others: Mutex::default(),
         }
+    }
+
+    /// What holds for all of them.
+    pub fn settings(&self) -> &LocalSettings {
+        &self.shared.settings
+    }
+
+    /// The sandbox of a name as a server has it whose configuration says something else; none when there is none.
+    pub fn find_under(
+        &self,
+        settings: &LocalSettings,
+        name: &str,
+    ) -> Result<Option<Arc<LocalSandbox>>, Failure> {
+        if is_same(settings, self.settings()) {
+            return self.find(name);
+        }
+        let other = {
+            let mut others = self.others();
+            let found = others
+                .iter()
+                .find(|other| is_same(settings, other.settings()));
+            match found {
+                Some(other) => other.clone(),
+                None => {
+                    let other = Arc::new(Locals {
+                        shared: Arc::new(self.shared.under(settings)),
+                        known: Mutex::default(),
+                        has_default: self.has_default,
+                        others: Mutex::default(),
+                    });
+                    if others.len() == MOST_OTHERS {
+                        others.remove(0);
+                    }
+                    others.push(other.clone());
+                    other
+                }
+            }
+        };
+        other.find(name)
     }
 
     /// The same where there is always one.
@@ -293,13 +365,20 @@ impl Locals {
 
     /// Lets go of all that this server has used.
     pub async fn close(&self) {
-        let known: Vec<_> = self.known().values().cloned().collect();
+        let mut known: Vec<_> = self.known().values().cloned().collect();
+        for other in self.others().iter() {
+            known.extend(other.known().values().cloned());
+        }
         let closing = known.iter().map(|sandbox| sandbox.close());
         futures::future::join_all(closing).await;
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<LocalName, Arc<LocalSandbox>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn others(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Locals>>> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sandbox_of(&self, record: &LocalRecord) -> Result<LocalSandbox, Failure> {

@@ -124,6 +124,12 @@ pub enum DeliveryError {
     /// A program is not there.
     #[error("the program `{0}` is not in any folder of PATH")]
     NoProgram(&'static str),
+    /// Nobody is logged in to a desktop here, as far as this process is told.
+    #[error("there is no desktop session, for its message bus (D-Bus) is not known here")]
+    NoDesktop,
+    /// The person at this machine cannot be told.
+    #[error("notifications cannot be shown on this machine")]
+    NotShown(#[source] Box<DeliveryError>),
     /// A command could not be run.
     #[error("the {what} cannot be run")]
     Command {
@@ -163,6 +169,11 @@ fn is_agent(what: &str) -> bool {
 }
 
 impl DeliveryError {
+    /// Whether it is a way that this machine does not have, which is no failure of the event.
+    pub fn is_impossible(&self) -> bool {
+        matches!(self, DeliveryError::NotShown(_))
+    }
+
     /// Whether it is certain that trying again cannot help: nobody is to be told, or the other side refuses this request.
     pub fn is_permanent(&self) -> bool {
         match self {

@@ -19,17 +19,23 @@ pub(super) async fn deliver(
     event: &EventRecord,
     settings: &NotifySettings,
 ) -> Result<(), DeliveryError> {
+    let shown = show(event, settings).await;
+    // Nobody is helped by a notice that comes hours later, and nobody can mend a missing desktop by waiting.
+    shown.map_err(|error| DeliveryError::NotShown(Box::new(error)))
+}
+
+async fn show(event: &EventRecord, settings: &NotifySettings) -> Result<(), DeliveryError> {
     let notice = text_for_people(event);
     let (name, arguments) = match settings.platform {
         Platform::MacOs => ("osascript", for_osascript(notice)),
         Platform::Linux => ("notify-send", for_notify_send(notice)),
     };
     let is_seen = settings.platform == Platform::MacOs || settings.surroundings.has_session_bus();
-    // Where nobody can be told, there is nothing to be tried again.
-    let Some(program) = settings.surroundings.find(name).filter(|_| is_seen) else {
-        tracing::debug!(name, "there is no desktop to tell");
-        return Ok(());
-    };
+    if !is_seen {
+        return Err(DeliveryError::NoDesktop);
+    }
+    let program = settings.surroundings.find(name);
+    let program = program.ok_or(DeliveryError::NoProgram(name))?;
     let run = Run {
         what: name,
         program: &program,

@@ -6,6 +6,7 @@ use remote_sandbox_core::config::Platform;
 use remote_sandbox_core::job::WatchOrder;
 use remote_sandbox_core::watch::Channel;
 use remote_sandbox_testkit::{process, wait_until};
+use rstest::rstest;
 use serde_json::json;
 
 use super::testing::{Stage, arguments, event, order, said};
@@ -270,31 +271,46 @@ async fn desktop_of_macos_is_told_by_arguments_and_not_in_the_script() {
 }
 
 #[tokio::test]
-async fn without_a_desktop_nobody_is_told_and_nothing_has_failed() {
+async fn without_a_desktop_nobody_is_told_and_it_is_said_why() {
     let mut stage = Stage::new("");
     stage.settings.platform = Platform::Linux;
     let record = stage.stand_in("notify-send", "exit 1");
-    stage.deliver(Channel::Local, &order()).await.unwrap();
-    assert!(!record.exists(), "there is no session bus");
-    let mut stage = Stage::in_environment("", &[BUS]);
-    stage.settings.platform = Platform::MacOs;
-    let empty = stage.folder.path().join("empty");
-    stage.settings.surroundings = stage
-        .settings
-        .surroundings
-        .with_path(empty.to_str().unwrap());
-    stage.deliver(Channel::Local, &order()).await.unwrap();
+    let error = stage.deliver(Channel::Local, &order()).await.unwrap_err();
+    assert!(said(&error).contains("no desktop session"), "{error:?}");
+    assert!(error.is_impossible() && !record.exists());
+    for (platform, program) in [
+        (Platform::MacOs, "osascript"),
+        (Platform::Linux, "notify-send"),
+    ] {
+        let mut stage = Stage::in_environment("", &[BUS]);
+        stage.settings.platform = platform;
+        let empty = stage.folder.path().join("empty");
+        let surroundings = stage.settings.surroundings.clone();
+        stage.settings.surroundings = surroundings.with_path(empty.to_str().unwrap());
+        let error = stage.deliver(Channel::Local, &order()).await.unwrap_err();
+        assert!(said(&error).contains(program), "{error:?}");
+        assert!(error.is_impossible(), "{error:?}");
+    }
 }
 
+#[rstest]
+#[case::no_daemon(
+    "echo 'ServiceUnknown: no notifications' >&2; exit 1",
+    "ServiceUnknown"
+)]
+#[case::hangs("sleep 4343", "did not end within")]
 #[tokio::test]
-async fn desktop_that_hangs_takes_no_longer_than_its_time() {
+async fn desktop_that_shows_nothing_is_impossible_and_not_tried_again(
+    #[case] script: &str,
+    #[case] words: &str,
+) {
     let mut stage = Stage::in_environment("", &[BUS]);
     stage.settings.platform = Platform::Linux;
-    stage.settings.limits.local = Duration::from_millis(400);
-    stage.stand_in("notify-send", "sleep 4343");
+    stage.settings.limits.local = Duration::from_millis(800);
+    stage.stand_in("notify-send", script);
     let error = stage.deliver(Channel::Local, &order()).await.unwrap_err();
     assert!(
-        matches!(error, DeliveryError::CommandTooSlow { .. }),
+        error.is_impossible() && said(&error).contains(words),
         "{error:?}"
     );
 }

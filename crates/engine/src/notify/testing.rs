@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use remote_sandbox_core::config::{ConfigText, Environment, Sources, resolve};
-use remote_sandbox_core::job::{CheckpointFormat, ResumePlan, WatchOrder, WatchPolicy};
+use remote_sandbox_core::job::{WatchOrder, WatchWish};
 use remote_sandbox_core::secret::Mask;
 use remote_sandbox_core::watch::{EventRecord, EventType};
 use serde_json::json;
@@ -33,20 +33,9 @@ pub(super) fn event() -> EventRecord {
 
 pub(super) fn order() -> WatchOrder {
     WatchOrder {
-        ensure_watchdog: true,
-        policy: WatchPolicy::default(),
-        resume: ResumePlan::default(),
-        checkpoint_path: None,
-        checkpoint_command: None,
-        checkpoint_format: CheckpointFormat::Text,
-        max_log_lines: 80,
-        webhook_url: None,
-        event_command: None,
-        notify_local: true,
         codex_wakeup: true,
-        codex_command: None,
         claude_wakeup: true,
-        claude_command: None,
+        ..WatchWish::default().check().unwrap()
     }
 }
 

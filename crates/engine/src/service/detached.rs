@@ -7,7 +7,7 @@ use remote_sandbox_core::service::{ServiceDescription, ServiceKind, ServiceStatu
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::{Heartbeat, Service, ServiceError, Start, files};
+use super::{Begun, Heartbeat, Service, ServiceError, Start, files};
 use crate::proc::{self, Background};
 use crate::store::ProcessMark;
 use crate::transfer::process;
@@ -64,22 +64,30 @@ impl Service {
         serde_json::from_slice(&content.ok()??).ok()
     }
 
-    /// Starts the process, unless it runs already; says whether it was started.
+    /// The process that runs by itself, where there is one.
+    pub(super) fn running_process(&self) -> Option<u32> {
+        let record = self.record().filter(Record::is_running)?;
+        Some(record.pid)
+    }
+
+    /// Starts the process, unless it runs already or that is for later.
     pub(super) async fn install_process(
         &self,
         service: &ServiceDescription,
         start: Start,
         heartbeat: &dyn Heartbeat,
         settled: Duration,
-    ) -> Result<bool, ServiceError> {
+    ) -> Result<Begun, ServiceError> {
+        let running = self.record().filter(Record::is_running);
+        let ran_before = running.is_some();
         if start == Start::Later {
-            return Ok(false);
+            return Ok(Begun::nothing(ran_before));
         }
-        if let Some(record) = self.record().filter(Record::is_running) {
+        if let Some(record) = running {
             let is_same =
                 record.program == service.program() && record.arguments == service.arguments();
             if is_same && start == Start::IfNeeded {
-                return Ok(false);
+                return Ok(Begun::nothing(true));
             }
             self.end_process().await?;
         }
@@ -100,7 +108,7 @@ impl Service {
             }
             tokio::time::sleep(LOOK).await;
         }
-        Ok(true)
+        Ok(Begun::now(ran_before))
     }
 
     fn ended(&self) -> ServiceError {

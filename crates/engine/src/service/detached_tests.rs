@@ -47,6 +47,7 @@ async fn process_of_its_own_is_started_where_no_manager_is(
     let report = service.install(true).await.unwrap();
     assert_eq!((report.kind, report.started), (ServiceKind::Detached, true));
     assert_eq!((report.file, report.warning), (None, None));
+    assert!(!report.ran_before);
     assert!(stage.begun(1).await);
     let status = service.status().await.unwrap();
     assert_eq!((status.installed, status.running), (true, true));
@@ -59,7 +60,11 @@ async fn process_of_its_own_is_started_where_no_manager_is(
     let line = stage.read("started");
     assert_eq!(line, format!("{} watchdog run\n", report.program.display()));
 
-    assert!(!service.install(true).await.unwrap().started);
+    for start_now in [true, false] {
+        let again = service.install(start_now).await.unwrap();
+        assert_eq!((again.started, again.ran_before), (false, true));
+        assert_eq!((again.pid, again.pid), (report.pid, status.pid));
+    }
     assert_eq!(stage.pids().len(), 1);
     assert_eq!(
         service.uninstall().await.unwrap().removed,

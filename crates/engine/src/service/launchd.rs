@@ -7,7 +7,7 @@ use remote_sandbox_core::service::{
     LAUNCHD_LABEL, LaunchdState, ServiceDescription, ServiceKind, ServiceStatus, plist,
 };
 
-use super::{Service, ServiceError, Start, files};
+use super::{Begun, Service, ServiceError, Start, files};
 use crate::fsio;
 
 const PROGRAM: &str = "launchctl";
@@ -43,27 +43,29 @@ impl Service {
         Ok(said.output_of_success().map(LaunchdState::from_list))
     }
 
-    /// Sets the agent up; says whether a process was started for it.
+    /// Sets the agent up, and starts it where that is to be.
     pub(super) async fn install_agent(
         &self,
         service: &ServiceDescription,
         start: Start,
-    ) -> Result<bool, ServiceError> {
+    ) -> Result<Begun, ServiceError> {
         // launchd would make it for everybody to read.
         files::open_log(&self.state)?;
         let is_new = files::write_definition(&self.plist_path(), &plist(service))?;
         if start == Start::Later {
-            return Ok(false);
+            return Ok(Begun::nothing(false));
         }
         let target = self.target();
+        let mut ran_before = false;
         if let Some(state) = self.launchd_state().await? {
-            if !is_new && state.is_running() && start == Start::IfNeeded {
-                return Ok(false);
+            ran_before = state.is_running();
+            if !is_new && ran_before && start == Start::IfNeeded {
+                return Ok(Begun::nothing(true));
             }
             if !is_new {
                 let again = self.ask(PROGRAM, &["kickstart", "-k", &target]).await?;
                 if again.output_of_success().is_some() {
-                    return Ok(true);
+                    return Ok(Begun::now(ran_before));
                 }
             }
             self.unload_agent().await?;
@@ -71,7 +73,7 @@ impl Service {
         // An agent that was disabled once would be refused for ever.
         self.ask(PROGRAM, &["enable", &target]).await?;
         self.load_agent().await?;
-        Ok(true)
+        Ok(Begun::now(ran_before))
     }
 
     async fn load_agent(&self) -> Result<(), ServiceError> {

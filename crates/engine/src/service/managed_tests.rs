@@ -15,6 +15,11 @@ const ASK: &str = "systemctl --user show --property=Version";
 const SHOW: &str = "systemctl --user show remote-sandbox-watchdog.service \
     --property=ActiveState,SubState,UnitFileState,MainPID";
 
+fn linger() -> String {
+    let user = rustix::process::getuid().as_raw();
+    format!("loginctl show-user {user} --property=Linger")
+}
+
 fn gui() -> String {
     format!("gui/{}", rustix::process::getuid().as_raw())
 }
@@ -26,14 +31,22 @@ fn launchctl(words: &str) -> String {
 #[tokio::test]
 async fn systemd_is_told_once_and_then_left_alone() {
     let stage = Stage::new(Platform::Linux);
+    stage.set("lingers");
     let service = stage.service();
     let report = service.install(true).await.unwrap();
     assert_eq!((report.kind, report.started), (ServiceKind::Systemd, true));
-    assert_eq!(report.warning, None);
+    assert_eq!((report.warning, report.ran_before), (None, false));
     let unit = stage.home.join(".config/systemd/user").join(SYSTEMD_UNIT);
     assert_eq!(report.file.as_deref(), Some(unit.as_path()));
     let enable = format!("systemctl --user enable --now {SYSTEMD_UNIT}");
-    let expected = [ASK, "systemctl --user daemon-reload", SHOW, &enable];
+    let linger = linger();
+    let expected = [
+        ASK,
+        "systemctl --user daemon-reload",
+        SHOW,
+        &enable,
+        &linger,
+    ];
     assert_eq!(stage.calls(), expected);
     let text = fs::read_to_string(&unit).unwrap();
     assert!(text.contains(&format!(
@@ -53,7 +66,34 @@ async fn systemd_is_told_once_and_then_left_alone() {
 
     let again = service.install(true).await.unwrap();
     assert!(!again.started && again.program == report.program);
-    assert_eq!(stage.calls(), [ASK, SHOW]);
+    assert!(again.ran_before && again.pid.is_none());
+    assert_eq!(stage.calls(), [ASK, SHOW, &linger]);
+}
+
+#[rstest]
+#[case::now(true)]
+#[case::later(false)]
+#[tokio::test]
+async fn systemd_that_ends_with_the_session_is_warned_of_with_what_to_run(#[case] start_now: bool) {
+    let stage = Stage::new(Platform::Linux);
+    let report = stage.service().install(start_now).await.unwrap();
+    assert_eq!(report.kind, ServiceKind::Systemd);
+    let warning = report.warning.unwrap();
+    assert!(warning.contains("`loginctl enable-linger`"), "{warning}");
+}
+
+#[tokio::test]
+async fn whoever_ensures_is_warned_once_that_systemd_ends_with_the_session() {
+    let stage = Stage::new(Platform::Linux);
+    let enable = stage.read("programs/systemctl");
+    let enable = enable.replace("touch active enabled", "touch active enabled alive");
+    stage.put_program("programs/systemctl", &enable);
+    let (service, heartbeat) = (stage.service(), stage.heartbeat());
+    let first = service.ensure(&heartbeat).await.unwrap();
+    assert!(first.warning().unwrap().contains("loginctl enable-linger"));
+    let second = service.ensure(&heartbeat).await.unwrap();
+    assert_eq!(second.warning(), None);
+    assert_eq!(second, Ensured::Alive);
 }
 
 #[tokio::test]
@@ -67,15 +107,17 @@ async fn systemd_restarts_the_watchdog_when_its_unit_changes() {
         .install(true)
         .await
         .unwrap();
-    assert!(report.started);
+    assert!(report.started && report.ran_before);
     let enable = format!("systemctl --user enable --now {SYSTEMD_UNIT}");
     let restart = format!("systemctl --user restart {SYSTEMD_UNIT}");
+    let linger = linger();
     let expected = [
         ASK,
         "systemctl --user daemon-reload",
         SHOW,
         &enable,
         &restart,
+        &linger,
     ];
     assert_eq!(stage.calls(), expected);
     let text = fs::read_to_string(report.file.unwrap()).unwrap();
@@ -91,10 +133,8 @@ async fn systemd_starts_nothing_when_that_is_for_later() {
     let report = stage.service().install(false).await.unwrap();
     assert!(!report.started);
     let calls = stage.calls();
-    assert_eq!(
-        calls.last().unwrap(),
-        &format!("systemctl --user enable {SYSTEMD_UNIT}")
-    );
+    let enable = format!("systemctl --user enable {SYSTEMD_UNIT}");
+    assert!(calls.contains(&enable), "{calls:?}");
     assert!(
         calls.iter().all(|call| !call.contains("--now")),
         "{calls:?}"
@@ -124,8 +164,11 @@ async fn systemd_that_refuses_is_done_without_and_it_is_said_why() {
     assert_eq!((status.kind, status.running), (ServiceKind::Detached, true));
 
     stage.unset("no-enable");
+    let lone = stage.living();
+    assert_eq!(report.pid, lone.first().copied());
     let report = stage.service().install(true).await.unwrap();
     assert_eq!(report.kind, ServiceKind::Systemd);
+    assert_eq!(report.ended_process, lone.first().copied());
     assert_eq!(stage.living(), Vec::<u32>::new(), "two would run");
 }
 

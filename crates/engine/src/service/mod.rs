@@ -31,6 +31,7 @@ pub use files::keep_log_short;
 
 use crate::environment;
 use ensure::Never;
+use systemd::ENDS_WITH_SESSION;
 
 /// The version of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -49,6 +50,33 @@ enum Start {
     Afresh,
 }
 
+/// What became of the process of the watchdog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Begun {
+    /// Whether one was started now.
+    started: bool,
+    /// Whether one ran before.
+    ran_before: bool,
+}
+
+impl Begun {
+    /// None was started.
+    fn nothing(ran_before: bool) -> Self {
+        Begun {
+            started: false,
+            ran_before,
+        }
+    }
+
+    /// One was started.
+    fn now(ran_before: bool) -> Self {
+        Begun {
+            started: true,
+            ran_before,
+        }
+    }
+}
+
 /// What was set up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct InstallReport {
@@ -63,6 +91,14 @@ pub struct InstallReport {
     pub program: PathBuf,
     /// Whether a process was started for it now; one that ran as it should was left alone.
     pub started: bool,
+    /// Whether one ran before.
+    pub ran_before: bool,
+    /// The process, where it is one of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// The process of its own that ran before and was ended, because the service manager has one now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_process: Option<u32>,
     /// Why it is not what it should be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
@@ -253,7 +289,7 @@ impl Service {
             ServiceKind::Systemd => self.install_unit(&service, start).await.map(Some),
             ServiceKind::Detached => Ok(None),
         };
-        let (managed, warning) = match managed {
+        let (managed, mut warning) = match managed {
             Err(error) if start != Start::Later && error.is_of_the_manager() => {
                 let why = Failure::chain(&error);
                 let text = format!("the watchdog runs as a process of its own: {why}");
@@ -261,12 +297,14 @@ impl Service {
             }
             managed => (managed?, None),
         };
-        let started = match managed {
-            Some(started) => {
+        let mut ended_process = None;
+        let begun = match managed {
+            Some(begun) => {
                 if start != Start::Later {
+                    ended_process = self.running_process();
                     self.end_process().await?;
                 }
-                started
+                begun
             }
             None => {
                 if kind != ServiceKind::Detached {
@@ -277,12 +315,19 @@ impl Service {
                     .await?
             }
         };
+        if kind == ServiceKind::Systemd && self.lingers_not().await {
+            warning = Some(ENDS_WITH_SESSION.to_owned());
+        }
+        let is_lone = kind == ServiceKind::Detached;
         Ok(InstallReport {
             kind,
             name: kind.name(),
-            file: (kind != ServiceKind::Detached).then(|| self.best().1),
+            file: (!is_lone).then(|| self.best().1),
             program,
-            started,
+            started: begun.started,
+            ran_before: begun.ran_before,
+            pid: self.running_process().filter(|_| is_lone),
+            ended_process,
             warning,
         })
     }

@@ -7,10 +7,14 @@ use remote_sandbox_core::service::{
     SYSTEMD_UNIT, ServiceDescription, ServiceKind, ServiceStatus, SystemdState, linger_is_off, unit,
 };
 
-use super::{Service, ServiceError, Start, files};
+use super::{Begun, Service, ServiceError, Start, files};
 use crate::fsio;
 
 const PROGRAM: &str = "systemctl";
+
+/// What is told where the user's systemd ends with the user's last session.
+pub(super) const ENDS_WITH_SESSION: &str =
+    "the watchdog ends when you log out everywhere; `loginctl enable-linger` keeps it running";
 
 impl Service {
     fn unit_folder(&self) -> PathBuf {
@@ -43,28 +47,28 @@ impl Service {
         Ok(SystemdState::from_show(&said.or_refused()?.output))
     }
 
-    /// Sets the unit up; says whether a process was started for it.
+    /// Sets the unit up, and starts it where that is to be.
     pub(super) async fn install_unit(
         &self,
         service: &ServiceDescription,
         start: Start,
-    ) -> Result<bool, ServiceError> {
+    ) -> Result<Begun, ServiceError> {
         let is_new = files::write_definition(&self.unit_path(), &unit(service))?;
         if is_new {
             self.systemctl(&["daemon-reload"]).await?.or_refused()?;
         }
         let state = self.systemd_state().await?;
         let is_enabled = state.file == "enabled";
+        let is_running = state.is_running();
         if start == Start::Later {
             if !is_enabled {
                 let enabled = self.systemctl(&["enable", SYSTEMD_UNIT]).await?;
                 enabled.or_refused()?;
             }
-            return Ok(false);
+            return Ok(Begun::nothing(is_running));
         }
-        let is_running = state.is_running();
         if is_running && is_enabled && !is_new && start == Start::IfNeeded {
-            return Ok(false);
+            return Ok(Begun::nothing(true));
         }
         let begun = self.systemctl(&["enable", "--now", SYSTEMD_UNIT]).await?;
         begun.or_refused()?;
@@ -72,7 +76,7 @@ impl Service {
             let again = self.systemctl(&["restart", SYSTEMD_UNIT]).await?;
             again.or_refused()?;
         }
-        Ok(true)
+        Ok(Begun::now(is_running))
     }
 
     /// Takes the unit away; says whether there was one.
@@ -130,17 +134,15 @@ impl Service {
         status.hint = if !status.running {
             Some("start it: remote-sandbox-mcp watchdog install; its log: journalctl --user -u remote-sandbox-watchdog".to_owned())
         } else if self.lingers_not().await {
-            Some(
-                "it ends when you log out everywhere; `loginctl enable-linger` keeps it running"
-                    .to_owned(),
-            )
+            Some(ENDS_WITH_SESSION.to_owned())
         } else {
             None
         };
         Ok(status)
     }
 
-    async fn lingers_not(&self) -> bool {
+    /// Whether it is known that the user's systemd ends with the user's last session.
+    pub(super) async fn lingers_not(&self) -> bool {
         let user = rustix::process::getuid().as_raw().to_string();
         let words = ["show-user", &user, "--property=Linger"];
         let said = self.ask("loginctl", &words).await.ok();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use remote_sandbox_core::job::WatchOrder;
-use rusqlite::{Row, params};
+use rusqlite::{OptionalExtension as _, Row, params};
 
 use super::columns::{from_json, milliseconds, signed};
 use super::events::{COLUMNS, read_row};
@@ -37,6 +37,11 @@ pub enum DeliveryOutcome {
         /// When.
         at: Duration,
         /// Why it was not.
+        error: String,
+    },
+    /// It cannot be told by this way here, and nobody has to do anything about it.
+    Impossible {
+        /// Why not.
         error: String,
     },
     /// It was not, and is given up.
@@ -115,6 +120,7 @@ impl Store {
                 DeliveryOutcome::Again { at, error } => {
                     ("pending", Some(milliseconds(at)), Some(error))
                 }
+                DeliveryOutcome::Impossible { error } => ("done", None, Some(error)),
                 DeliveryOutcome::Dead { error } => ("dead", None, Some(error)),
             };
             let change = "UPDATE deliveries SET status = ?3, tries = tries + 1,
@@ -123,6 +129,18 @@ impl Store {
             let values = params![signed(event), channel, status, next, error];
             transaction.execute(change, values)?;
             Ok(())
+        })
+        .await
+    }
+
+    /// Why the last notification could not be shown on this machine; none when it was.
+    pub async fn unshown_notice(&self) -> Result<Option<String>, StoreError> {
+        self.read(move |transaction| {
+            let query =
+                "SELECT last_error FROM deliveries WHERE channel = 'local' AND status = 'done'
+                ORDER BY event DESC LIMIT 1";
+            let last = transaction.query_row(query, [], |row| row.get(0));
+            Ok(last.optional()?.flatten())
         })
         .await
     }

@@ -36,6 +36,7 @@ fn process(pid: u32) -> ProcessIdentity {
         start_time: HostWord::parse("17").unwrap(),
         boot_id: HostWord::parse("boot").unwrap(),
         session: pid,
+        node: None,
     }
 }
 

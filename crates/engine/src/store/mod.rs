@@ -3,6 +3,7 @@
 //! Every effect that is promised to a caller is written here first, and written surely: the answer goes out only
 //! after the disk has it. A file that is damaged is set aside under a name of its own and never written again.
 
+mod adopting;
 mod aside;
 mod columns;
 mod deliveries;

@@ -19,6 +19,8 @@ pub struct WatchCounts {
     pub exhausted: u64,
     /// Those that somebody ended.
     pub cancelled: u64,
+    /// Hosts of those that go on which could not be asked at the last look.
+    pub unreachable_hosts: u64,
     /// Deliveries that are still tried.
     pub pending_deliveries: u64,
     /// Deliveries that were given up.
@@ -32,6 +34,8 @@ impl Store {
         self.read(move |transaction| {
             let watches = "SELECT count(*) FROM watches WHERE status = ?1
                 AND (?2 IS NULL OR principal = ?2)";
+            let hosts = "SELECT count(DISTINCT coalesce(entry, sandbox)) FROM watches
+                WHERE status = 'active' AND last_state = ?1 AND (?2 IS NULL OR principal = ?2)";
             let deliveries = "SELECT count(*) FROM deliveries d JOIN events e ON e.id = d.event
                 WHERE d.status = ?1 AND (?2 IS NULL OR e.principal = ?2)";
             let count = |query: &str, word: &str| {
@@ -44,6 +48,7 @@ impl Store {
                 completed: count(watches, "completed")?,
                 exhausted: count(watches, "exhausted")?,
                 cancelled: count(watches, "cancelled")?,
+                unreachable_hosts: count(hosts, "ssh_unreachable")?,
                 pending_deliveries: count(deliveries, "pending")?,
                 dead_deliveries: count(deliveries, "dead")?,
             })

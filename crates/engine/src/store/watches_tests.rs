@@ -323,6 +323,51 @@ async fn delivery_is_tried_until_it_is_done_or_dead() {
 }
 
 #[tokio::test]
+async fn notice_that_was_not_shown_is_remembered_until_one_is() {
+    let (_folder, store, fence) = store().await;
+    let id = store.add_watch(foreign()).await.unwrap().id;
+    let mut told = note(id);
+    told.events = vec![event("alarm"), event("stalled")];
+    store.note_looks(&fence, vec![told]).await.unwrap();
+    assert_eq!(store.unshown_notice().await.unwrap(), None);
+    let mut events = store.events("local", None, None, 9).await.unwrap();
+    events.sort_by_key(|event| event.id);
+    let impossible = DeliveryOutcome::Impossible {
+        error: "no desktop".to_owned(),
+    };
+    let note = |event: u64, outcome| store.note_delivery(&fence, event, "local", outcome);
+    note(events[0].id, impossible).await.unwrap();
+    let why = store.unshown_notice().await.unwrap();
+    assert_eq!(why.as_deref(), Some("no desktop"));
+    assert!(store.dead_letters(None, 9).await.unwrap().is_empty());
+    note(events[1].id, DeliveryOutcome::Done).await.unwrap();
+    assert_eq!(store.unshown_notice().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn host_that_cannot_be_reached_is_counted_once_for_all_its_watches() {
+    let (_folder, store, fence) = store().await;
+    for (sandbox, state) in [
+        ("a", "ssh_unreachable"),
+        ("a", "ssh_unreachable"),
+        ("b", "running"),
+        ("c", "ssh_unreachable"),
+    ] {
+        let mut new = foreign();
+        new.sandbox = sandbox.to_owned();
+        new.watch.entry = Some(format!("key of {sandbox}"));
+        let id = store.add_watch(new).await.unwrap().id;
+        let mut seen = note(id);
+        seen.state = state.to_owned();
+        store.note_looks(&fence, vec![seen]).await.unwrap();
+    }
+    let counts = store.watch_counts(Some("local")).await.unwrap();
+    assert_eq!((counts.unreachable_hosts, counts.active), (2, 4));
+    let others = store.watch_counts(Some("other")).await.unwrap();
+    assert_eq!(others.unreachable_hosts, 0);
+}
+
+#[tokio::test]
 async fn old_watches_and_events_are_forgotten_but_not_what_is_still_to_be_told() {
     let (_folder, store, fence) = store().await;
     let id = store.add_watch(foreign()).await.unwrap().id;

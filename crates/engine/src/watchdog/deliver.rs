@@ -1,14 +1,16 @@
 //! Tells events by all their ways, again and again until they are told or given up.
 
-use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use remote_sandbox_core::watch::{Channel, next_try};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::files::record_of;
+use super::marks::Marks;
 use super::{Held, Parcel, Undelivered, Watchdog};
 use crate::clock;
 use crate::failpoint;
@@ -31,7 +33,10 @@ const PAUSE: Duration = Duration::from_secs(2);
 const NOTE_PAUSE: Duration = Duration::from_secs(5);
 
 /// Which deliveries are under way.
-type UnderWay = JoinSet<(u64, String)>;
+type UnderWay = JoinSet<()>;
+
+/// An event and its way.
+type Key = (u64, String);
 
 /// Places for deliveries.
 struct Places {
@@ -49,23 +54,14 @@ impl Watchdog {
             agents: Arc::new(Semaphore::new(AGENT_PLACES)),
         };
         let mut under_way: UnderWay = JoinSet::new();
-        let mut keys = BTreeSet::new();
+        let keys = Marks::default();
         while !held.over.is_cancelled() {
-            while let Some(done) = under_way.try_join_next() {
-                if let Ok(key) = done {
-                    keys.remove(&key);
-                }
-            }
-            self.begin_due(held, &places, &mut under_way, &mut keys)
-                .await;
+            while under_way.try_join_next().is_some() {}
+            self.begin_due(held, &places, &mut under_way, &keys).await;
             tokio::select! {
                 () = self.told.notified() => {}
                 () = tokio::time::sleep(PAUSE) => {}
-                Some(done) = under_way.join_next() => {
-                    if let Ok(key) = done {
-                        keys.remove(&key);
-                    }
-                }
+                Some(_) = under_way.join_next() => {}
                 () = held.over.cancelled() => {}
             }
         }
@@ -91,7 +87,7 @@ impl Watchdog {
         held: &Held,
         places: &Places,
         under_way: &mut UnderWay,
-        keys: &mut BTreeSet<(u64, String)>,
+        keys: &Marks<Key>,
     ) {
         // What is under way is among them, and must not hide what comes behind it.
         let most = MOST_DUE + keys.len();
@@ -116,12 +112,13 @@ impl Watchdog {
             let Ok(permit) = place.clone().try_acquire_owned() else {
                 continue;
             };
-            keys.insert(key.clone());
+            let Some(mark) = keys.mark(key) else {
+                continue;
+            };
             let (watchdog, held) = (self.clone(), held.clone());
             under_way.spawn(async move {
+                let _under_way = (mark, permit);
                 watchdog.deliver_one(&held, delivery).await;
-                drop(permit);
-                key
             });
         }
     }
@@ -134,13 +131,18 @@ impl Watchdog {
                 error: error.to_owned(),
             },
             Ok(parcel) => {
-                let done = tokio::time::timeout(LAST_RESORT, (self.deliver)(parcel)).await;
-                let done = done.unwrap_or_else(|_| {
-                    Err(Undelivered {
-                        words: "it took too long".to_owned(),
-                        is_permanent: false,
-                    })
-                });
+                let failed = |words: &str| Undelivered {
+                    words: words.to_owned(),
+                    is_permanent: false,
+                    is_impossible: false,
+                };
+                // One that breaks off is tried again as rarely as any other that failed.
+                let telling = AssertUnwindSafe((self.deliver)(parcel)).catch_unwind();
+                let done = match tokio::time::timeout(LAST_RESORT, telling).await {
+                    Ok(Ok(done)) => done,
+                    Ok(Err(_)) => Err(failed("it broke off")),
+                    Err(_) => Err(failed("it took too long")),
+                };
                 failpoint::reached("event_delivered");
                 match done {
                     Ok(()) => DeliveryOutcome::Done,
@@ -184,6 +186,9 @@ impl Watchdog {
             .mask()
             .mask_text(&undelivered.words)
             .into_owned();
+        if undelivered.is_impossible {
+            return DeliveryOutcome::Impossible { error };
+        }
         let now = u64::try_from(clock::wall().as_millis()).unwrap_or(u64::MAX);
         match next_try(tries, now) {
             Some(at) if !undelivered.is_permanent => DeliveryOutcome::Again {

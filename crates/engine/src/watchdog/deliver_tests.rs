@@ -61,6 +61,7 @@ fn foreign() -> ForeignWatch {
 
 fn undelivered(words: &str, is_permanent: bool) -> Undelivered {
     Undelivered {
+        is_impossible: false,
         words: words.to_owned(),
         is_permanent,
     }
@@ -144,4 +145,46 @@ async fn event_that_nobody_will_ever_take_is_not_told_again() {
     round(&engine, &seen, Err(undelivered("gone", true))).await;
     let dead = engine.store().dead_letters(Some("local"), 9).await.unwrap();
     assert_eq!(dead[0].error.as_deref(), Some("gone"));
+}
+
+#[tokio::test]
+async fn delivery_that_panics_is_a_failed_try_and_is_told_later() {
+    let home = TempDir::new().unwrap();
+    let engine = engine(home.path());
+    engine.store().add_watch(foreign()).await.unwrap();
+    let options = Options {
+        loop_sleep: Duration::from_millis(50),
+        lease: USUAL_LEASE,
+        is_once: true,
+    };
+    let words = || -> &'static str { panic!("as a notifier might") };
+    let panicking: Deliver =
+        Arc::new(move |_| Box::pin(async move { Err(undelivered(words(), false)) }));
+    let settings = WatchdogSettings::default();
+    let watchdog = Watchdog::new(engine.clone(), settings, options, panicking);
+    let done = Arc::new(watchdog).run(CancellationToken::new()).await;
+    done.unwrap();
+    change(
+        engine.store(),
+        "UPDATE deliveries SET next_try = 0 WHERE tries = 1",
+    )
+    .await;
+    let seen = Seen::default();
+    round(&engine, &seen, Ok(())).await;
+    assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn event_that_this_machine_cannot_show_is_neither_told_again_nor_dead() {
+    let home = TempDir::new().unwrap();
+    let engine = engine(home.path());
+    engine.store().add_watch(foreign()).await.unwrap();
+    let seen = Seen::default();
+    let mut impossible = undelivered("no desktop", false);
+    impossible.is_impossible = true;
+    round(&engine, &seen, Err(impossible)).await;
+    let counts = engine.store().watch_counts(None).await.unwrap();
+    assert_eq!((counts.pending_deliveries, counts.dead_deliveries), (0, 0));
+    round(&engine, &seen, Ok(())).await;
+    assert_eq!(seen.lock().unwrap().len(), 1);
 }

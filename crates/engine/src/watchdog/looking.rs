@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::job::{
-    Alarm, Checkpoint, JobSpecError, JobState, LogPart, Look, Observation, UnknownReason,
-    WatchSight, alarms_in,
+    Alarm, Checkpoint, JobSpecError, JobState, LogPart, Look, MOST_SEARCHED_BYTES, Observation,
+    UnknownReason, WatchSight, alarms_in,
 };
 use remote_sandbox_core::output::clean_text;
 use remote_sandbox_core::secret::Mask;
@@ -25,6 +25,9 @@ const FIRST_PART: u64 = 8 * 1024;
 /// Log that is brought of a task that wrote more than that, and how many such tasks share a script.
 const MORE: u64 = 128 * 1024;
 const MORE_AT_ONCE: usize = 24;
+
+/// How far a search reaches into what is brought before and after it.
+const SEAM: u64 = 256;
 
 /// Most bytes of a checkpoint that are kept.
 const CHECKPOINT_BYTES: u64 = 8 * 1024;
@@ -165,10 +168,10 @@ async fn read(
     })
 }
 
-/// Brings the end of logs that grew by more than the first look brings, and of those that were begun anew.
 /// How long reading more of logs may take.
 const MORE_LIMIT: Duration = Duration::from_secs(60);
 
+/// Brings the end of logs that grew by more than the first look brings, and of those that were begun anew.
 async fn read_more(
     sandbox: &dyn Sandbox,
     tasks: &[WatchedTask],
@@ -183,13 +186,13 @@ async fn read_more(
         let size = reading.observation.log.size_bytes.unwrap_or(0);
         let read = reading.from + reading.text.len() as u64;
         let byte = size.saturating_sub(MORE);
-        let byte = match size {
-            size if size < reading.from => byte,
-            size if size > read => byte.max(read),
+        let (begin, byte) = match size {
+            size if size < reading.from => (0, byte),
+            size if size > read => (read, byte.max(read)),
             _ => continue,
         };
         if let Ok(look) = look(task, LogPart::Since { byte, most: MORE }) {
-            wanted.push((place, byte, look));
+            wanted.push((place, byte, over_gap(look, begin, byte)));
         }
     }
     for some in wanted.chunks(MORE_AT_ONCE) {
@@ -200,10 +203,22 @@ async fn read_more(
         };
         for ((place, byte, _), observation) in some.iter().zip(observations) {
             if let (Some(Ok(reading)), Some(more)) = (readings.get_mut(*place), observation) {
+                reading.alarms.extend(alarms_in(&more.gap_text));
                 reading.take_more(*byte, more.log.text);
             }
         }
     }
+}
+
+/// Has the host search what lies between two parts that are brought, and a little of both, for a word may lie across.
+fn over_gap(look: Look, begin: u64, end: u64) -> Look {
+    if begin >= end {
+        return look;
+    }
+    let (begin, end) = (begin.saturating_sub(SEAM), end + SEAM);
+    // Of more than can be searched at once, the end.
+    let begin = begin.max(end.saturating_sub(MOST_SEARCHED_BYTES));
+    look.searching(begin, end - begin)
 }
 
 impl Reading {
@@ -212,7 +227,7 @@ impl Reading {
         if byte == self.from + self.text.len() as u64 {
             self.text.extend(more);
         } else {
-            // Between the two lies what nobody reads, or the old log is gone.
+            // Between the two lies what was only searched, or the old log is gone.
             self.kept.clear();
             self.from = byte;
             self.text = more;

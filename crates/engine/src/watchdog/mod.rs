@@ -7,7 +7,10 @@ mod deliver;
 mod files;
 mod lease;
 mod looking;
+mod marks;
 mod noting;
+mod package;
+mod rest;
 mod resume;
 mod round;
 mod visit;
@@ -25,6 +28,7 @@ use remote_sandbox_core::watch::{Channel, EventRecord};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
+use self::marks::Marks;
 use crate::engine::Engine;
 use crate::notify::{self, NotifySettings};
 use crate::sandbox::Sandbox;
@@ -84,6 +88,8 @@ pub struct Undelivered {
     pub words: String,
     /// Whether it is of no use to try again.
     pub is_permanent: bool,
+    /// Whether this machine does not have the way, so that nothing has failed.
+    pub is_impossible: bool,
 }
 
 /// Tells an event by one way.
@@ -101,6 +107,7 @@ pub fn deliver_by(settings: NotifySettings) -> Deliver {
             done.map_err(|error| Undelivered {
                 words: Failure::chain(&error),
                 is_permanent: error.is_permanent(),
+                is_impossible: error.is_impossible(),
             })
         })
     })
@@ -127,9 +134,9 @@ pub struct Watchdog {
     deliver: Deliver,
     made: Mutex<BTreeMap<String, Made>>,
     /// Hosts that are being visited.
-    busy: Mutex<BTreeSet<HostKey>>,
-    /// Hosts that did not answer the last time.
-    doubtful: Mutex<BTreeSet<HostKey>>,
+    busy: Marks<HostKey>,
+    /// Hosts that did not answer the last time, or lately.
+    doubtful: Mutex<BTreeMap<HostKey, rest::Rest>>,
     visits: Semaphore,
     doubtful_visits: Semaphore,
     /// Says that there may be something to deliver.
@@ -154,7 +161,7 @@ impl Watchdog {
             options,
             deliver,
             made: Mutex::default(),
-            busy: Mutex::default(),
+            busy: Marks::default(),
             doubtful: Mutex::default(),
             visits: Semaphore::new(MOST_VISITS),
             doubtful_visits: Semaphore::new(MOST_VISITS),

@@ -280,7 +280,7 @@ fn state_word(input: &WatchInput, before: &str) -> String {
         WatchInput::ConfigMissing => "config_missing",
         WatchInput::Unreachable => "ssh_unreachable",
         WatchInput::ResumeStarted | WatchInput::ResumedByOther => "running",
-        WatchInput::ResumeFailed => "interrupted",
+        WatchInput::ResumeFailed | WatchInput::ResumeAbandoned => "interrupted",
         WatchInput::Seen(sight) => match &sight.state {
             JobState::Running => "running",
             JobState::Starting => "starting",

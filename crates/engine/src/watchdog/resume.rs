@@ -12,38 +12,47 @@ use crate::sandbox::Sandbox;
 use crate::store::{JobRow, StoreError, WatchId, WatchedTask};
 
 impl Watchdog {
-    /// Carries out the attempt of a job that is written down, whoever wrote it.
+    /// Carries out the attempt of a job that is written down, whoever wrote it. Gives why its host could not be asked.
     pub(super) async fn resume(
         &self,
         held: &Held,
         sandbox: &Arc<dyn Sandbox>,
         watch: WatchId,
         job: JobRow,
-    ) {
+    ) -> Option<Failure> {
         let task = match self.task(watch).await {
             Ok(Some(task)) => task,
             // Nobody watches it any more: whoever looks at the job finds out that it never began.
-            Ok(None) => return self.leave(held, &job).await,
-            Err(error) => return held.note(&error),
+            Ok(None) => {
+                self.leave(held, &job).await;
+                return None;
+            }
+            Err(error) => {
+                held.note(&error);
+                return None;
+            }
         };
         let command = task.watch.order.resume.command.clone().unwrap_or_default();
         if let Err(failure) = self.engine.record_resume(&job, &command) {
             tracing::error!("a task is not resumed: {}", failure.message);
-            return self.leave(held, &job).await;
+            self.leave(held, &job).await;
+            return None;
         }
         let carried = carry_out_resume(self.store(), sandbox.as_ref(), &job, &command).await;
         let (input, failure) = match carried {
-            Ok(Resumed::Started) => (WatchInput::ResumeStarted, None),
+            // It runs once, whoever has begun it, and it counts once.
+            Ok(Resumed::Started | Resumed::ByOther(_)) => (WatchInput::ResumeStarted, None),
             Ok(Resumed::Refused(failure)) => (WatchInput::ResumeFailed, Some(failure)),
-            Ok(Resumed::Taken(_)) => (WatchInput::ResumedByOther, None),
+            Ok(Resumed::Abandoned(failure)) => (WatchInput::ResumeAbandoned, Some(failure)),
             Ok(Resumed::Unclear(failure)) => (WatchInput::Unreachable, Some(failure)),
             Err(failure) => {
                 tracing::error!("what came of a resume is not known: {}", failure.message);
-                return;
+                return None;
             }
         };
         self.note_resume(held, watch, &input, failure.as_ref())
             .await;
+        failure.filter(|_| input == WatchInput::Unreachable)
     }
 
     async fn note_resume(

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::package::NextLook;
 use super::{Held, HostKey, Watchdog, WatchdogError, locked};
 use crate::clock;
 use crate::engine::{WATCHES_KEPT_FOR, forget_old_watches};
@@ -25,9 +27,27 @@ const FORGET_EVERY: Duration = Duration::from_secs(3600);
 /// How long a sandbox stays made that nobody needs.
 const UNUSED_FOR: Duration = Duration::from_secs(3600);
 
+/// The visits that one round began; tells how long they took when the last of them is over.
+struct Tick {
+    began: Instant,
+    watches: usize,
+    hosts: usize,
+}
+
+impl Drop for Tick {
+    fn drop(&mut self) {
+        let seconds = clock::instant()
+            .saturating_duration_since(self.began)
+            .as_secs_f64();
+        let (watches, hosts) = (self.watches, self.hosts);
+        tracing::info!(watches, hosts, seconds, "tick");
+    }
+}
+
 impl Watchdog {
     /// Works until it is told to stop; waits for the lease before, and again when it was lost.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) -> Result<(), WatchdogError> {
+        let mut package = NextLook::At(clock::instant());
         while !stop.is_cancelled() {
             let fence = match self.acquire(&stop).await {
                 Ok(Some(fence)) => fence,
@@ -48,7 +68,7 @@ impl Watchdog {
                 let (watchdog, held) = (self.clone(), held.clone());
                 async move { watchdog.keep(&held).await }
             });
-            self.work(&held).await;
+            self.work(&held, &mut package).await;
             held.over.cancel();
             let _ = keeper.await;
             if let Err(error) = self.store().release_lease(&held.fence).await {
@@ -72,7 +92,7 @@ impl Watchdog {
     }
 
     /// Round after round until the lease is over.
-    async fn work(self: &Arc<Self>, held: &Held) {
+    async fn work(self: &Arc<Self>, held: &Held, package: &mut NextLook) {
         self.write_missing_files().await;
         let mut visits = JoinSet::new();
         let deliveries = tokio::spawn({
@@ -85,8 +105,13 @@ impl Watchdog {
         });
         let mut forgotten = None;
         loop {
+            package.take_over(&self.engine, clock::instant()).await;
             self.round(held, &mut visits).await;
-            while visits.try_join_next().is_some() {}
+            while let Some(done) = visits.try_join_next() {
+                if let Err(error) = done {
+                    tracing::error!(%error, "a visit broke off");
+                }
+            }
             let is_time = forgotten.is_none_or(|at| clock::instant() >= at + FORGET_EVERY);
             if is_time {
                 forgotten = Some(clock::instant());
@@ -107,13 +132,13 @@ impl Watchdog {
         let _ = tokio::time::timeout(FAREWELL, rest).await;
         // What is cut off here is found by its nonce.
         visits.shutdown().await;
-        locked(&self.busy).clear();
         deliveries.abort();
         let _ = deliveries.await;
     }
 
-    /// Begins visits to all hosts of which a watch is due and that are not being visited.
+    /// Begins visits to all hosts of which a watch is due and that are neither being visited nor left alone.
     async fn round(self: &Arc<Self>, held: &Held, visits: &mut JoinSet<()>) {
+        let began = clock::instant();
         let due = match self.store().due_watches(clock::wall(), MOST_DUE).await {
             Ok(due) => due,
             Err(error) => return held.note(&error),
@@ -127,14 +152,30 @@ impl Watchdog {
             };
             hosts.entry(key).or_default().push(watch.id);
         }
+        let now = clock::instant();
+        let mut begun = Vec::new();
         for (key, ids) in hosts {
-            if !locked(&self.busy).insert(key.clone()) {
-                continue;
+            let rest = locked(&self.doubtful).get(&key).copied();
+            let is_left_alone = rest.is_some_and(|rest| rest.goes_on(now));
+            let mark = (!is_left_alone).then(|| self.busy.mark(key.clone()));
+            if let Some(mark) = mark.flatten() {
+                begun.push((key, ids, mark));
             }
-            let (watchdog, held) = (self.clone(), held.clone());
+        }
+        if begun.is_empty() {
+            return;
+        }
+        let tick = Arc::new(Tick {
+            began,
+            watches: begun.iter().map(|(_, ids, _)| ids.len()).sum(),
+            hosts: begun.len(),
+        });
+        for (key, ids, mark) in begun {
+            let (watchdog, held, tick) = (self.clone(), held.clone(), tick.clone());
             visits.spawn(async move {
+                let _mark = mark;
                 watchdog.visit(&held, &key, ids).await;
-                locked(&watchdog.busy).remove(&key);
+                drop(tick);
             });
         }
     }

@@ -9,6 +9,7 @@ use remote_sandbox_core::job::{JobState, Phase, WatchInput};
 
 use super::looking::{Glimpse, look_at_all};
 use super::noting::Decided;
+use super::rest::Rest;
 use super::{Held, HostKey, Made, Watchdog, locked};
 use crate::clock;
 use crate::job;
@@ -27,7 +28,9 @@ const MOST_RESUMES: usize = 4;
 impl Watchdog {
     /// Looks at tasks of one host and does what follows.
     pub(super) async fn visit(&self, held: &Held, key: &HostKey, ids: Vec<WatchId>) {
-        let is_doubtful = locked(&self.doubtful).contains(key);
+        let is_doubtful = locked(&self.doubtful)
+            .get(key)
+            .is_some_and(Rest::is_failing);
         let lane = if is_doubtful {
             &self.doubtful_visits
         } else {
@@ -47,10 +50,12 @@ impl Watchdog {
             }
         }
         let mut doubtful = locked(&self.doubtful);
-        match failed {
-            Some(_) => doubtful.insert(key.clone()),
-            None => doubtful.remove(key),
-        };
+        let now = clock::instant();
+        if failed.is_some() {
+            doubtful.entry(key.clone()).or_default().failed(now);
+        } else if doubtful.get_mut(key).is_some_and(|rest| rest.answered(now)) {
+            doubtful.remove(key);
+        }
     }
 
     async fn visit_part(
@@ -94,11 +99,34 @@ impl Watchdog {
                 }
             }
         }
-        let resumes = unfinished.into_iter().filter_map(|task| {
-            let job = task.job?;
-            Some(self.resume(held, &sandbox, task.watch.id, job))
-        });
-        run_some(resumes).await;
+        if let Some(failure) = self.finish(held, &sandbox, &unfinished).await {
+            *failed = Some(failure);
+        }
+    }
+
+    /// Carries out resumes that somebody left unfinished. A host that cannot be asked for one of them is not asked for
+    /// the rest; gives why.
+    async fn finish(
+        &self,
+        held: &Held,
+        sandbox: &Arc<dyn Sandbox>,
+        unfinished: &[WatchedTask],
+    ) -> Option<Failure> {
+        let mut failed = None;
+        for some in unfinished.chunks(MOST_RESUMES) {
+            if let Some(failure) = &failed {
+                let input = WatchInput::Unreachable;
+                self.note_failure(held, some, &input, failure).await;
+                continue;
+            }
+            let resumes = some.iter().filter_map(|task| {
+                let job = task.job.clone()?;
+                Some(self.resume(held, sandbox, task.watch.id, job))
+            });
+            let failures = futures::future::join_all(resumes).await;
+            failed = failures.into_iter().flatten().find(speaks_for_host);
+        }
+        failed
     }
 
     /// Writes down what follows from what was seen, then resumes what is to be resumed.
@@ -148,6 +176,7 @@ impl Watchdog {
             return Ok(made.sandbox.clone());
         }
         match self.engine.sandbox_of_entry(entry).await {
+            Ok(sandbox) if sandbox.description().local.is_some() => Ok(sandbox),
             Ok(sandbox) => {
                 let made = Made {
                     sandbox: sandbox.clone(),
@@ -175,9 +204,21 @@ fn is_unfinished(task: &WatchedTask) -> bool {
             .is_some_and(|job| job.attempt.state == JobState::Starting && job::is_abandoned(job))
 }
 
-async fn run_some(work: impl Iterator<Item = impl Future<Output = ()>>) {
+/// Whether a failure is that of the host, and not only of one task there.
+fn speaks_for_host(failure: &Failure) -> bool {
+    !matches!(
+        failure.code,
+        Code::Busy | Code::RemoteRefused | Code::Internal
+    )
+}
+
+async fn run_some(work: impl Iterator<Item = impl Future<Output = Option<Failure>>>) {
     let work = futures::stream::iter(work);
     work.buffer_unordered(MOST_RESUMES)
-        .for_each(|()| async {})
+        .for_each(|_| async {})
         .await;
 }
+
+#[cfg(test)]
+#[path = "visit_tests.rs"]
+mod tests;

@@ -1,15 +1,15 @@
 //! `jobs` and `job` on the command line.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use remote_sandbox_testkit::process;
 use remote_sandbox_testkit::wait::wait_until;
-use serde_json::Value;
+use remote_sandbox_testkit::{Direction, FaultProxy, McpClient, process};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{Ends, Host, LIMIT};
-use crate::support::{entry, program};
+use crate::support::{entry, entry_via, program, ready};
 
 /// A person with a home and one sandbox.
 struct Person {
@@ -26,14 +26,20 @@ impl Person {
     }
 
     fn command(&self, words: &[&str]) -> Command {
+        self.command_via(self.host.sshd.port(), words)
+    }
+
+    /// The same with the host behind another port.
+    fn command_via(&self, port: u16, words: &[&str]) -> Command {
         let mut command = Command::new(program());
-        let list = Value::from(vec![entry("box", &self.host.sshd)]).to_string();
+        let list = Value::from(vec![entry_via("box", &self.host.sshd, port)]).to_string();
         command
             .args(words)
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("HOME", self.home.path())
             .env("REMOTE_SANDBOX_LIST", list)
+            .env("REMOTE_SANDBOX_WATCHDOG", "off")
             // Never the keychain of whoever runs the tests.
             .env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent/bus")
             .stdin(Stdio::null());
@@ -51,11 +57,219 @@ impl Person {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    fn json(&self, words: &[&str]) -> Value {
+        serde_json::from_str(&self.says(words)).unwrap()
+    }
+
     /// Starts a job and gives what the program prints about it.
     fn start(&self, command: &str) -> Value {
-        let text = self.says(&["job", "start", "box", "--json", "--", command]);
-        serde_json::from_str(&text).unwrap()
+        self.json(&["job", "start", "box", "--json", "--", command])
     }
+
+    /// The only job there is.
+    fn only_job(&self) -> Option<String> {
+        let list = self.json(&["jobs", "--json"]);
+        Some(list["tasks"][0]["task_id"].as_str()?.to_owned())
+    }
+}
+
+/// Somebody who follows a log.
+struct Follower(Option<Child>);
+
+impl Follower {
+    fn start(mut command: Command) -> Self {
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Follower(Some(child.spawn().unwrap()))
+    }
+
+    /// Whether it still follows.
+    fn follows(&mut self) -> bool {
+        let child = self.0.as_mut().unwrap();
+        child.try_wait().unwrap().is_none()
+    }
+
+    /// What it has printed when it ends by itself.
+    async fn end(mut self) -> Output {
+        let child = self.0.take().unwrap();
+        let pid = child.id();
+        let ending = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap());
+        let ended = tokio::time::timeout(LIMIT * 2, ending).await;
+        if ended.is_err() {
+            process::kill_and_wait(&[pid]);
+        }
+        ended.unwrap().unwrap()
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn assert_followed(followed: &Output, log: &[u8], end: &str) {
+    let errors = String::from_utf8_lossy(&followed.stderr);
+    assert!(followed.status.success(), "{errors}");
+    assert!(
+        followed.stdout == log,
+        "{} and {} bytes: {errors}",
+        followed.stdout.len(),
+        log.len()
+    );
+    assert!(errors.contains(end), "{errors}");
+}
+
+const LINES: &str = "for n in $(seq 1 40); do echo \"line $n\"; sleep 0.1; done";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_follow_a_job_that_has_no_log_yet_to_its_end() {
+    let person = Person::new();
+    let proxy = FaultProxy::start(person.host.sshd.port()).await;
+    proxy.freeze_all();
+    let words = [
+        "job",
+        "start",
+        "box",
+        "--no-watch",
+        "--",
+        "echo up; sleep 1; exit 5",
+    ];
+    let mut start = Follower::start(person.command_via(proxy.port(), &words));
+    assert!(wait_until(LIMIT, || person.only_job().is_some()).await);
+    let id = person.only_job().unwrap();
+    let mut follow = Follower::start(person.command(&["job", "logs", "-f", &id]));
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert!(start.follows(), "the start is under way");
+    assert!(follow.follows(), "the job is not over, it has not begun");
+    proxy.thaw();
+    assert!(start.end().await.status.success());
+    let followed = follow.end().await;
+    assert_followed(&followed, b"up\nEXIT_CODE=5\n", "exited 5");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_follow_when_the_link_is_lost_while_a_job_is_adopted() {
+    let person = Person::new();
+    let proxy = FaultProxy::start(person.host.sshd.port()).await;
+    // The server that starts the job dies before it hears of it.
+    let list = Value::from(vec![entry("box", &person.host.sshd)]).to_string();
+    let client = McpClient::builder(program())
+        .env("REMOTE_SANDBOX_LIST", list)
+        .env("REMOTE_SANDBOX_FAILPOINT", "job_launched")
+        .home(person.home.path());
+    let client = ready(client.start()).await;
+    let order = json!({ "command": LINES });
+    client.start_call("exec_bash_background", order).await;
+    assert!(client.wait_exit(LIMIT).await.is_some(), "it did not die");
+    let store = person.home.path().join(".local/state/remote-sandbox-mcp");
+    assert!(store.join("store.sqlite3").exists());
+    // As many bytes as a login and one look take: whatever is asked besides is cut off.
+    let mut simple = person.command_via(proxy.port(), &["exec", "box", "--", "true"]);
+    assert!(simple.output().unwrap().status.success());
+    let login = proxy.bytes(Direction::ToServer);
+    let folder = person.host.home().join(".remote-sandbox-mcp/jobs");
+    let job = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap();
+    let id = job.file_name().into_string().unwrap();
+    for more in [4_000, 8_000, 12_000] {
+        proxy.cut_each_after(Some(login + more), Direction::ToServer);
+        let mut follow =
+            Follower::start(person.command_via(proxy.port(), &["job", "logs", "-f", &id]));
+        tokio::time::sleep(Duration::from_millis(1200)).await;
+        assert!(follow.follows(), "it gave up at a link that is cut");
+    }
+    let follow = Follower::start(person.command_via(proxy.port(), &["job", "logs", "-f", &id]));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    proxy.cut_each_after(None, Direction::ToServer);
+    proxy.close_all();
+    let followed = follow.end().await;
+    let mut log: String = (1..=40).map(|n| format!("line {n}\n")).collect();
+    log.push_str("EXIT_CODE=0\n");
+    assert_followed(&followed, log.as_bytes(), "exited 0");
+}
+
+#[test]
+fn job_of_the_command_line_is_watched_as_one_of_the_tool_is() {
+    let person = Person::new();
+    let job = person.start("true");
+    let usual = person.json(&["watch", "show", &job["watch_id"].to_string(), "--json"]);
+    let usual = &usual["watch"];
+    assert_eq!(
+        (
+            &usual["task_id"],
+            &usual["interval_s"],
+            &usual["auto_resume"]
+        ),
+        (&job["task_id"], &json!(300), &json!(false)),
+        "{usual:#}"
+    );
+    let words = [
+        "job",
+        "start",
+        "box",
+        "--json",
+        "--watch-name",
+        "night run",
+        "--interval",
+        "7",
+        "--resume-command",
+        "true",
+        "--auto-resume",
+        "--checkpoint",
+        "progress",
+        "--",
+        "true",
+    ];
+    let job = person.json(&words);
+    let own = person.json(&["watch", "show", &job["watch_id"].to_string(), "--json"]);
+    let own = &own["watch"];
+    for (name, value) in [
+        ("name", json!("night run")),
+        ("interval_s", json!(7)),
+        ("resume_command", json!("true")),
+        ("auto_resume", json!(true)),
+        ("checkpoint_path", json!("progress")),
+    ] {
+        assert_eq!(own[name], value, "{name}");
+    }
+}
+
+#[test]
+fn job_of_the_command_line_is_not_watched_when_nobody_wants_that_nor_started_when_it_is_wrong() {
+    let person = Person::new();
+    let job = person.json(&["job", "start", "box", "--json", "--no-watch", "--", "true"]);
+    assert_eq!(job["watch_id"], Value::Null, "{job}");
+    let page = person.says(&["job", "start", "box", "--", "true"]);
+    assert!(
+        page.lines().any(|line| line.starts_with("watch: ")),
+        "{page}"
+    );
+    let wrong = [
+        "job",
+        "start",
+        "box",
+        "--auto-resume",
+        "--no-watch",
+        "--",
+        "true",
+    ];
+    let wrong = person.run(&wrong);
+    assert!(!wrong.status.success());
+    let refused = [
+        "job",
+        "start",
+        "box",
+        "--event-command",
+        "rm x",
+        "--",
+        "true",
+    ];
+    let refused = person.run(&refused);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("event_commands"));
+    let list = person.json(&["jobs", "--json"]);
+    assert_eq!(list["tasks"].as_array().unwrap().len(), 2, "{list:#}");
 }
 
 #[test]
@@ -87,30 +301,15 @@ async fn logs_follow_across_broken_links_without_losing_or_repeating_a_byte() {
     let lines = "for n in $(seq 1 1500); do echo \"line $n\"; [ $((n % 10)) != 0 ] || sleep 0.04; done; printf 'no end'";
     let job = person.start(lines);
     let id = job["task_id"].as_str().unwrap().to_owned();
-    let follow = person
-        .command(&["job", "logs", "-f", &id])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let follow = Follower::start(person.command(&["job", "logs", "-f", &id]));
     for _ in 0..3 {
         tokio::time::sleep(Duration::from_millis(900)).await;
         person.host.sshd.kill_sessions();
     }
-    let followed = tokio::task::spawn_blocking(move || follow.wait_with_output().unwrap());
-    let followed = tokio::time::timeout(LIMIT * 2, followed)
-        .await
-        .unwrap()
-        .unwrap();
+    let followed = follow.end().await;
     let log = std::fs::read(job["log_file"].as_str().unwrap()).unwrap();
     assert!(log.ends_with(b"no end\nEXIT_CODE=0\n"));
-    assert!(
-        followed.stdout == log,
-        "{} and {} bytes",
-        followed.stdout.len(),
-        log.len()
-    );
-    assert!(String::from_utf8_lossy(&followed.stderr).contains("exited 0"));
+    assert_followed(&followed, &log, "exited 0");
     let all = person.says(&["job", "logs", &id]);
     assert_eq!(all.as_bytes(), log);
     let last = person.says(&["job", "logs", "-n", "2", &id]);
@@ -121,8 +320,10 @@ async fn logs_follow_across_broken_links_without_losing_or_repeating_a_byte() {
 async fn prune_forgets_what_is_over_and_keeps_what_runs_and_all_logs() {
     let _ends = Ends("sleep 71.375");
     let person = Person::new();
-    let done = person.start("echo kept");
-    let live = person.start("sleep 71.375");
+    // A job that is watched stays until the watchdog has seen its end.
+    let start = ["job", "start", "box", "--json", "--no-watch", "--"];
+    let start = |command| person.json(&[&start[..], &[command]].concat());
+    let (done, live) = (start("echo kept"), start("sleep 71.375"));
     let over = || person.says(&["jobs"]).contains("exited 0");
     assert!(wait_until(LIMIT, over).await);
     let said = person.says(&["job", "prune"]);

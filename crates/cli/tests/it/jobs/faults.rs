@@ -83,7 +83,7 @@ async fn f35_killed_server_leaves_a_job_that_never_began_or_runs_once(
 
 /// A host whose tmux takes its time, so that a start can be cut off behind the launch.
 pub(crate) fn slow_tmux(folder: &Path) -> String {
-    let script = "#!/bin/sh\ncase $1 in new-session) sleep 3 ;; esac\nexit 1\n";
+    let script = "#!/bin/sh\ncase $1 in new-session) sleep 3 ;; *) echo 'no server running' >&2 ;; esac\nexit 1\n";
     let program = folder.join("tmux");
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,11 +1,15 @@
 //! Jobs in sandboxes on this machine.
 
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
 use remote_sandbox_testkit::process;
 use remote_sandbox_testkit::wait::wait_until;
 use serde_json::json;
 
 use super::{LIMIT, check, end_of, started};
-use crate::local::support::Setup;
+use crate::local::support::{Local, Setup};
+use crate::support::program;
 
 #[tokio::test]
 async fn job_of_a_local_sandbox_outlives_the_server_and_ends_with_the_sandbox() {
@@ -39,4 +43,128 @@ async fn job_of_a_local_sandbox_outlives_the_server_and_ends_with_the_sandbox() 
     let delete = json!({"sandbox_id": "local"});
     second.call_tool("delete_sandbox", delete).await;
     assert!(wait_until(LIMIT, || !running()).await, "{last}");
+}
+
+/// A program of ours beside a server with local sandboxes; it ends with the test.
+struct Beside(Option<Child>);
+
+impl Beside {
+    fn start(local: &Local, words: &[&str]) -> Self {
+        let child = Command::new(program())
+            .args(words)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", local.home())
+            .env("REMOTE_SANDBOX_MCP_HOME", local.server.state())
+            .env("REMOTE_SANDBOX_WATCHDOG", "off")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        Beside(Some(child.unwrap()))
+    }
+
+    /// A watchdog that has no configuration of its own.
+    fn watchdog(local: &Local) -> Self {
+        let words = ["watchdog", "run", "--loop-sleep", "0.2", "--lease", "5"];
+        Beside::start(local, &words)
+    }
+
+    /// What it has printed when it ends by itself.
+    async fn end(mut self) -> Output {
+        let child = self.0.take().unwrap();
+        let pid = child.id();
+        let ending = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap());
+        let ended = tokio::time::timeout(LIMIT * 2, ending).await;
+        if ended.is_err() {
+            process::kill_and_wait(&[pid]);
+        }
+        ended.unwrap().unwrap()
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn watched(resume: &str) -> serde_json::Value {
+    json!({
+        "interval_s": 1, "resume_delay_s": 0, "ensure_watchdog": false, "notify_local": false,
+        "resume_command": resume, "auto_resume": true,
+    })
+}
+
+#[tokio::test]
+async fn logs_follow_a_local_job_whose_supervisor_is_killed_into_its_resume() {
+    let local = Setup::new().start().await;
+    let first = "for n in $(seq 1 3000); do echo \"line $n\"; sleep 0.02; done";
+    let resume = "for n in 1 2 3; do echo \"again $n\"; sleep 0.3; done; exit 4";
+    let job = started(&local.client, first, watched(resume)).await;
+    let id = job["task_id"].as_str().unwrap();
+    let follow = Beside::start(&local, &["job", "logs", "-f", id]);
+    let log = std::path::PathBuf::from(job["log_file"].as_str().unwrap());
+    let written = || std::fs::metadata(&log).map_or(0, |found| found.len());
+    assert!(wait_until(LIMIT, || written() > 500).await);
+    process::kill_and_wait(&[local.server.supervisor("local")]);
+    let _watchdog = Beside::watchdog(&local);
+    let followed = follow.end().await;
+    let errors = String::from_utf8_lossy(&followed.stderr);
+    assert!(followed.status.success(), "{errors}");
+    let log = std::fs::read(&log).unwrap();
+    assert!(log.ends_with(b"again 3\nEXIT_CODE=4\n"), "{errors}");
+    assert!(
+        followed.stdout == log,
+        "{} and {} bytes: {errors}",
+        followed.stdout.len(),
+        log.len()
+    );
+    assert!(errors.contains("exited 4"), "{errors}");
+}
+
+#[tokio::test]
+async fn watchdog_looks_at_a_local_job_with_the_settings_it_was_started_with() {
+    let local = Setup::new()
+        .local("network = \"off\"\nenv = { MARK = \"kept\" }")
+        .start()
+        .await;
+    let resume = "echo \"MARK=$MARK\"; exit 4";
+    let job = started(&local.client, "sleep 72.375", watched(resume)).await;
+    let running = || process::with_command_line("sleep 72.375");
+    assert!(wait_until(LIMIT, || !running().is_empty()).await);
+    let runner = format!("{}/1/runner", job["task_id"].as_str().unwrap());
+    let mut pids = process::with_command_line(&runner);
+    pids.extend(running());
+    // It has neither this configuration nor another one.
+    let watchdog = Beside::watchdog(&local);
+    let task = json!({"task_id": job["task_id"]});
+    // It would tell by now that it cannot look at it.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(check(&local.client, task.clone()).await["running"], true);
+    assert!(process::kill_and_wait(&pids));
+    let mut seen = check(&local.client, task.clone()).await;
+    let begun = Instant::now();
+    while seen["exit_code"] != 4 && begun.elapsed() < LIMIT {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        seen = check(&local.client, task.clone()).await;
+    }
+    drop(watchdog);
+    assert_eq!(seen["exit_code"], 4, "{seen}");
+    let tail = seen["log_tail"].as_str().unwrap();
+    assert!(tail.contains("MARK=kept\n"), "{seen}");
+    let events = local.server.state().join("events");
+    let events: Vec<String> = std::fs::read_dir(events)
+        .unwrap()
+        .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
+        .collect();
+    assert!(
+        events
+            .iter()
+            .all(|event| !event.contains("ssh_unreachable")),
+        "{events:?}"
+    );
 }

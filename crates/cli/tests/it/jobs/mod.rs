@@ -3,8 +3,10 @@
 mod command_line;
 mod commands;
 mod faults;
+mod leftovers;
 mod life;
 mod local;
+mod places;
 mod watch_commands;
 mod watch_logins;
 mod watches;

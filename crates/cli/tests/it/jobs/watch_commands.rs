@@ -121,6 +121,13 @@ fn events_are_listed_and_followed_on_the_command_line() {
     assert!(list.contains("completed") && list.contains(&id), "{list}");
     let events = person.json(&["events", "--watch", &id, "--json"]);
     assert_eq!(events["events"][0]["event_type"], "completed", "{events:#}");
+    // There is no desktop here; that is told, and nothing waits or has failed because of it.
+    let status = person.json(&["watchdog", "status", "--json"]);
+    let why = status["notify_local_impossible"].as_str().unwrap();
+    assert!(why.starts_with("notifications cannot be shown"), "{why}");
+    assert_eq!(status["deliveries"], json!({"pending": 0, "dead": 0}));
+    let shown = person.says(&["watchdog", "status"]);
+    assert!(shown.contains("\ndesktop: notifications cannot"), "{shown}");
     let last = events["last_event_id"].to_string();
     assert_eq!(
         person.json(&["events", "--after", &last, "--json"])["events"],

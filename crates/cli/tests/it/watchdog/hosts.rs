@@ -107,6 +107,21 @@ async fn watchdog_knows_the_sandboxes_of_several_servers_and_no_password_lies_in
 }
 
 #[tokio::test]
+async fn tick_is_in_the_log_with_its_size_and_time_when_its_visits_are_over() {
+    let stage = Stage::new().await;
+    // Not due while this test runs.
+    stage.job("sleep 600", json!({"interval_s": 600})).await;
+    stage.job("sleep 600", json!({})).await;
+    let dog = Dog::start_with(stage.home(), &["-v"], &[]);
+    let ticks = || {
+        dog.log()
+            .matches(" tick watches=1 hosts=1 seconds=")
+            .count()
+    };
+    assert!(wait_until(LIMIT, || ticks() >= 2).await, "{}", dog.log());
+}
+
+#[tokio::test]
 async fn f46_dead_host_among_several_delays_nobody() {
     let mut hosts: Vec<Host> = (0..4).map(|_| Host::start()).collect();
     // It takes connections and never says a word.

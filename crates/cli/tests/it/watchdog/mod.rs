@@ -1,10 +1,20 @@
 //! The watchdog: the true binary in a process of its own, real jobs on a real sshd.
 
+mod alarms;
+mod clocks;
+mod copies;
 mod crashes;
+mod detached;
+mod foreign;
+mod histories;
 mod hosts;
 mod leases;
 mod life;
+mod links;
+mod many;
 mod races;
+mod site;
+mod stored;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -192,6 +192,35 @@ pub(super) fn invalid(error: &(dyn std::error::Error + 'static)) -> Failure {
     Failure::new(Code::InvalidParams, Failure::chain(error)).hint("nothing was started")
 }
 
+/// What parameters say about watching; both tools that take them have the same names for them.
+macro_rules! wish_of {
+    ($params:expr) => {
+        WatchWish {
+            ensure_watchdog: $params.ensure_watchdog,
+            resume_command: $params.resume_command.unwrap_or_default(),
+            resume_plan_json: $params.resume_plan_json,
+            checkpoint_path: $params.checkpoint_path,
+            checkpoint_format: $params.checkpoint_format,
+            checkpoint_command: $params.checkpoint_command,
+            interval_s: $params.interval_s,
+            max_log_lines: $params.max_log_lines,
+            webhook_url: $params.webhook_url,
+            event_command: $params.event_command,
+            auto_resume: $params.auto_resume,
+            max_resume_attempts: $params.max_resume_attempts,
+            notify_local: $params.notify_local,
+            alert_after_failures: $params.alert_after_failures,
+            resume_delay_s: $params.resume_delay_s,
+            codex_wakeup: $params.codex_wakeup,
+            codex_command: $params.codex_command,
+            claude_wakeup: $params.claude_wakeup,
+            claude_command: $params.claude_command,
+            stall_after_s: $params.stall_after_s,
+        }
+    };
+}
+pub(super) use wish_of;
+
 impl StartParams {
     fn into_request(self) -> Result<JobRequest, Failure> {
         let mut run = RunSpec::new(self.command.clone()).map_err(|error| invalid(&error))?;
@@ -212,8 +241,8 @@ impl StartParams {
             max_log_bytes: u64::try_from(self.max_log_bytes).map_err(|_| {
                 Failure::new(Code::InvalidParams, "`max_log_bytes` must not be negative")
             })?,
-            run_id: name("run_id", &self.run_id)?,
-            name: name("watch_name", &self.watch_name)?,
+            run_id: given_name("run_id", &self.run_id)?,
+            name: given_name("watch_name", &self.watch_name)?,
             metadata: metadata.map_err(|error| invalid(&error))?,
             watch: self.watch()?,
         })
@@ -222,34 +251,14 @@ impl StartParams {
     /// What is wrong in it is told also when nobody is to watch.
     fn watch(self) -> Result<Option<WatchOrder>, Failure> {
         let is_wanted = self.watch;
-        let wish = WatchWish {
-            ensure_watchdog: self.ensure_watchdog,
-            resume_command: self.resume_command.unwrap_or_default(),
-            resume_plan_json: self.resume_plan_json,
-            checkpoint_path: self.checkpoint_path,
-            checkpoint_format: self.checkpoint_format,
-            checkpoint_command: self.checkpoint_command,
-            interval_s: self.interval_s,
-            max_log_lines: self.max_log_lines,
-            webhook_url: self.webhook_url,
-            event_command: self.event_command,
-            auto_resume: self.auto_resume,
-            max_resume_attempts: self.max_resume_attempts,
-            notify_local: self.notify_local,
-            alert_after_failures: self.alert_after_failures,
-            resume_delay_s: self.resume_delay_s,
-            codex_wakeup: self.codex_wakeup,
-            codex_command: self.codex_command,
-            claude_wakeup: self.claude_wakeup,
-            claude_command: self.claude_command,
-            stall_after_s: self.stall_after_s,
-        };
+        let wish = wish_of!(self);
         let order = wish.check().map_err(|error| invalid(&error))?;
         Ok(is_wanted.then_some(order))
     }
 }
 
-pub(super) fn name(field: &str, text: &str) -> Result<Option<String>, Failure> {
+/// A name that a caller gives a job or a watch; none when it is empty.
+pub fn given_name(field: &str, text: &str) -> Result<Option<String>, Failure> {
     if text.chars().count() > LONGEST_NAME || text.chars().any(char::is_control) {
         let text =
             format!("`{field}` has at most {LONGEST_NAME} characters and no control characters");

@@ -1,5 +1,6 @@
 //! `check_background_task`, `stop_background_task`, `list_background_tasks`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -278,7 +279,7 @@ struct JobReply<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
+    reason: Option<Cow<'static, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unreachable_since: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -404,6 +405,9 @@ fn note_of(report: &JobReport) -> Option<String> {
     let mut notes = Vec::new();
     if report.is_unattended {
         notes.push("the process that would write down its end is gone; it still runs");
+    }
+    if report.has_left && report.state.is_terminal() {
+        notes.push("processes that it started still run; stop_background_task ends them");
     }
     if report.is_log_unbounded {
         notes.push("its log grows past max_log_bytes, and its disk gives nothing back");

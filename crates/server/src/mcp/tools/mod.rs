@@ -14,7 +14,7 @@ mod watch_progress;
 mod watch_row;
 mod watchdog;
 
-pub use background::job_started;
+pub use background::{given_name, job_started};
 pub use files::file_list;
 pub use jobs::{job_list, job_status};
 pub use sandboxes::sandbox_list;
@@ -22,7 +22,7 @@ pub use sync::{sync_plan, sync_result};
 pub use transfers::{transfer_status, transfer_statuses};
 pub use watch::{event_list, status_of, watch_added, watch_list};
 pub use watch_progress::watch_progress;
-pub use watch_row::{event_json, watch_json};
+pub use watch_row::{event_json, watch_json, watchdog_status};
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::background::{invalid, name, one, text, yes};
+use super::background::{given_name, invalid, one, text, wish_of, yes};
 use super::background::{usual_delay, usual_failures, usual_interval, usual_lines};
 use super::watch_row::{event_json, note_of_status, short_status, watch_json};
 use super::{Definition, Label, Nature, given, positive};
@@ -206,29 +206,9 @@ impl WatchParams {
             ));
         }
         let metadata = WatchOrder::metadata(&self.metadata_json);
-        let (run_id, shown) = (name("run_id", &self.run_id)?, name("name", &self.name)?);
-        let wish = WatchWish {
-            ensure_watchdog: self.ensure_watchdog,
-            resume_command: self.resume_command.unwrap_or_default(),
-            resume_plan_json: self.resume_plan_json,
-            checkpoint_path: self.checkpoint_path,
-            checkpoint_format: self.checkpoint_format,
-            checkpoint_command: self.checkpoint_command,
-            interval_s: self.interval_s,
-            max_log_lines: self.max_log_lines,
-            webhook_url: self.webhook_url,
-            event_command: self.event_command,
-            auto_resume: self.auto_resume,
-            max_resume_attempts: self.max_resume_attempts,
-            notify_local: self.notify_local,
-            alert_after_failures: self.alert_after_failures,
-            resume_delay_s: self.resume_delay_s,
-            codex_wakeup: self.codex_wakeup,
-            codex_command: self.codex_command,
-            claude_wakeup: self.claude_wakeup,
-            claude_command: self.claude_command,
-            stall_after_s: self.stall_after_s,
-        };
+        let run_id = given_name("run_id", &self.run_id)?;
+        let shown = given_name("name", &self.name)?;
+        let wish = wish_of!(self);
         Ok(WatchRequest {
             sandbox: given(self.sandbox_name),
             session: self.tmux_session,

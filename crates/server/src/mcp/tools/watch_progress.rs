@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::background::{usual_lines, yes};
 use super::jobs::job_status;
 use super::watch::number;
 use super::watch_row::{checkpoint_json, watch_json};
@@ -59,7 +60,7 @@ struct ProgressParams {
     watch_id: i64,
     #[serde(default = "yes")]
     refresh_live: bool,
-    #[serde(default = "usual_progress_lines")]
+    #[serde(default = "usual_lines")]
     log_lines: i64,
     #[serde(default = "usual_bytes")]
     checkpoint_max_bytes: i64,
@@ -79,14 +80,6 @@ struct CheckpointParams {
     watch_id: i64,
     #[serde(default = "usual_bytes")]
     max_bytes: i64,
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn usual_progress_lines() -> i64 {
-    80
 }
 
 fn usual_log_lines() -> i64 {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use remote_sandbox_core::job::{CheckpointFormat, Phase, shown_webhook};
+use remote_sandbox_core::service::ServiceKind;
 use remote_sandbox_engine::engine::WatchdogReport;
 use remote_sandbox_engine::store::{EventRow, WatchRow};
 use serde_json::{Map, Value, json};
@@ -182,47 +183,55 @@ pub(super) fn short_status(report: &WatchdogReport) -> Value {
         "paths": paths,
         "heartbeat": heartbeat,
         "heartbeat_stale": report.is_stale,
+        "lease": report.holder.as_ref().map(|holder| json!({
+            "holder": holder.words,
+            "pid": holder.pid,
+            "since_ts": holder.since.as_secs(),
+        })),
         "watch_counts": {
             "active": counts.active,
             "completed": counts.completed,
             "exhausted": counts.exhausted,
             "cancelled": counts.cancelled,
         },
+        "unreachable_hosts": counts.unreachable_hosts,
         "deliveries": {
             "pending": counts.pending_deliveries,
             "dead": counts.dead_deliveries,
         },
         "taken_over": report.taken_over,
     });
+    if let Some(why) = &report.unshown {
+        status["notify_local_impossible"] = json!(why);
+    }
     if report.is_off {
         status["turned_off"] = json!(true);
     }
     status
 }
 
-/// How the watchdog is, with what keeps it running.
-pub(super) fn whole_status(report: &WatchdogReport) -> Value {
+/// What `get_watchdog_status` returns: how the watchdog is, with what keeps it running.
+pub fn watchdog_status(report: &WatchdogReport) -> Value {
     let mut status = short_status(report);
-    match &report.keeper {
-        Some(keeper) => {
-            status["launchd"] = json!({
-                "platform": keeper.platform,
-                "label": keeper.label,
-                "loaded": keeper.is_loaded,
-                "detail": keeper.detail,
-            });
-            status["service"] = keeper.service.clone();
-        }
+    let label = ServiceKind::Launchd.name();
+    (status["launchd"], status["service"]) = match &report.keeper {
+        Some(service) => (
+            json!({
+                "platform": service.platform,
+                "label": label,
+                "loaded": service.kind == ServiceKind::Launchd && service.loaded,
+                "detail": service.detail,
+            }),
+            json!(service),
+        ),
         None => {
             let detail = "turned off by REMOTE_SANDBOX_WATCHDOG or the configuration";
-            status["launchd"] = json!({
-                "platform": std::env::consts::OS,
-                "label": "com.remote-sandbox-mcp.watchdog",
-                "loaded": false,
-                "detail": detail,
-            });
-            status["service"] = json!({ "running": false, "detail": detail });
+            let platform = std::env::consts::OS;
+            (
+                json!({ "platform": platform, "label": label, "loaded": false, "detail": detail }),
+                json!({ "running": false, "detail": detail }),
+            )
         }
-    }
+    };
     status
 }

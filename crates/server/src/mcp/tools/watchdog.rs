@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::watch_row::whole_status;
+use super::background::yes;
+use super::watch_row::watchdog_status;
 use super::{Definition, Label, Nature};
 use crate::mcp::render::Reply;
 
@@ -60,17 +61,13 @@ struct InstallParams {
     persist_current_sandboxes: bool,
 }
 
-fn yes() -> bool {
-    true
-}
-
 async fn status(engine: Arc<Engine>, context: CallContext, _: NoParams) -> Result<Reply, Failure> {
     let report = engine.watchdog_report(&context, true).await?;
     let verdict = match report.is_stale {
         true => "the watchdog does not run",
         false => "the watchdog runs",
     };
-    Ok(Reply::new(whole_status(&report), verdict))
+    Ok(Reply::new(watchdog_status(&report), verdict))
 }
 
 async fn install(
@@ -84,7 +81,7 @@ async fn install(
     let report = engine.watchdog_report(&context, true).await?;
     reply["persisted_sandboxes"] =
         json!({ "config_path": report.store, "sandbox_count": change.kept_entries });
-    reply["status"] = whole_status(&report);
+    reply["status"] = watchdog_status(&report);
     Ok(Reply::new(reply, verdict(&change, "installed")))
 }
 
@@ -96,7 +93,7 @@ async fn uninstall(
     let change = engine.uninstall_watchdog().await?;
     let mut reply = changed(&change, "uninstalled");
     let report = engine.watchdog_report(&context, true).await?;
-    reply["status"] = whole_status(&report);
+    reply["status"] = watchdog_status(&report);
     Ok(Reply::new(reply, verdict(&change, "uninstalled")))
 }
 

@@ -1,0 +1,101 @@
+//! A task that somebody started by hand in tmux, as the Python package does, is looked after too.
+
+use std::fs;
+use std::path::PathBuf;
+
+use remote_sandbox_testkit::mcp::McpClient;
+use remote_sandbox_testkit::process;
+use remote_sandbox_testkit::wait::wait_until;
+use serde_json::{Value, json};
+
+use super::{Dog, LIMIT, Stage, begun, events};
+use crate::jobs::{Host, check};
+use crate::support::{builder, entry, ready};
+
+async fn stage() -> Stage {
+    let host = Host::start();
+    let server = builder(&[entry("box", &host.sshd)]);
+    let server = server.env("REMOTE_SANDBOX_EXPOSE_ADVANCED_TOOLS", "1");
+    let client = ready(server.start()).await;
+    Stage { host, client }
+}
+
+/// Starts a task as the package does: a session, a log, and a line about the end in it.
+fn begin(stage: &Stage, session: &str, command: &str) -> PathBuf {
+    let log = stage.host.home().join(format!("{session}.log"));
+    let line = format!(
+        "bash -lc '{{ {command}; }} >> {0} 2>&1; echo \"EXIT_CODE=$?\" >> {0}'",
+        log.display()
+    );
+    stage
+        .host
+        .tmux(&["new-session", "-d", "-s", session, &line]);
+    let names = || stage.host.tmux(&["list-sessions", "-F", "#{session_name}"]);
+    assert!(names().lines().any(|name| name == session), "{}", names());
+    log
+}
+
+async fn watch(client: &McpClient, order: Value) -> Value {
+    let reply = client.call_tool("watch_background_task", order).await;
+    assert!(!reply.is_error, "{}", reply.text);
+    reply.json
+}
+
+#[tokio::test]
+async fn f41_task_of_somebody_else_is_resumed_once_when_its_session_is_gone() {
+    let stage = stage().await;
+    let marker = stage.host.sshd.dir().join("begun");
+    let command = format!("echo first >>{}; sleep 603.125", marker.display());
+    let log = begin(&stage, "old", &command);
+    assert!(wait_until(LIMIT, || begun(&marker, "first") == 1).await);
+    let resume = format!("echo again >>{}; echo resumed; exit 4", marker.display());
+    let order = json!({
+        "tmux_session": "old", "log_file": log, "resume_command": resume, "auto_resume": true,
+        "max_resume_attempts": 2, "resume_delay_s": 0, "interval_s": 1, "ensure_watchdog": false,
+        "notify_local": false,
+    });
+    let added = watch(&stage.client, order).await;
+    let dog = Dog::start(stage.home());
+    tokio::time::sleep(std::time::Duration::from_millis(2500)).await;
+    assert_eq!(stage.events(), Vec::<String>::new(), "{}", dog.log());
+    stage.host.tmux(&["kill-server"]);
+    process::kill_and_wait(&process::with_command_line("sleep 603.125"));
+    let types = ["interrupted", "resume_started", "completed"];
+    stage.told(&dog, &types).await;
+    stage.nothing_more(&dog, &types).await;
+    assert_eq!((begun(&marker, "first"), begun(&marker, "again")), (1, 1));
+    let told = events(stage.home());
+    assert!(
+        told.iter()
+            .all(|event| event["watch_id"] == added["watch_id"]),
+        "{told:?}"
+    );
+    // By the resume it has become a job of ours, with the same session and log.
+    let seen = check(&stage.client, json!({"watch_id": added["watch_id"]})).await;
+    assert_eq!(seen["exit_code"], 4, "{seen}");
+    let text = fs::read_to_string(&log).unwrap();
+    assert!(
+        text.contains("resumed") && text.contains("EXIT_CODE=4"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn task_of_somebody_else_that_ends_is_told_once_and_left_alone() {
+    let stage = stage().await;
+    let marker = stage.host.sshd.dir().join("begun");
+    let command = format!("echo first >>{}; sleep 2; (exit 5)", marker.display());
+    let log = begin(&stage, "short", &command);
+    let order = json!({
+        "tmux_session": "short", "log_file": log, "resume_command": format!("echo again >>{}", marker.display()),
+        "auto_resume": true, "resume_delay_s": 0, "interval_s": 1, "ensure_watchdog": false,
+        "notify_local": false,
+    });
+    watch(&stage.client, order).await;
+    let dog = Dog::start(stage.home());
+    stage.told(&dog, &["completed"]).await;
+    stage.nothing_more(&dog, &["completed"]).await;
+    assert_eq!((begun(&marker, "first"), begun(&marker, "again")), (1, 0));
+    let told = events(stage.home());
+    assert_eq!(told[0]["payload"]["exit_code"], 5, "{}", told[0]);
+}
