@@ -5,6 +5,8 @@ exec </dev/null
 _rmask=$(umask)
 _rjob=$_rroot/jobs/$_rid _rdir=$_rroot/jobs/$_rid/$_rn
 _rowned= _rmadelog= _rmadefrom= _rclaims= _rdevices= _rvendor=
+_rnl='
+'
 start_of $$
 _rself=$_rstart
 
@@ -91,8 +93,7 @@ settle_others() {
 [ -d "${HOME-}" ] || refuse home "HOME is not a folder: ${HOME-}"
 [ "$_rdir" != "${_rdir#/}" ] || refuse home "HOME is not absolute: $HOME"
 CDPATH= cd "$HOME" 2>/dev/null || refuse home "cannot enter $HOME"
-_rx=$( { LC_ALL=C; CDPATH= cd "${_rcwd:-.}"; } 2>&1 ) || refuse cwd "$_rx"
-CDPATH= cd "${_rcwd:-.}" >/dev/null 2>&1 || refuse cwd ''
+CDPATH= cd "${_rcwd:-.}" >/dev/null 2>&1 || refuse cwd "$( { LC_ALL=C; CDPATH= cd "${_rcwd:-.}"; } 2>&1 )"
 _rcwd=$(pwd)
 
 _rx=$(umask 077; LC_ALL=C mkdir -p "$_rjob" 2>&1) || refuse_write home "$_rx"
@@ -116,12 +117,15 @@ esac
 [ ! -e "$_rlog" ] || [ -f "$_rlog" ] || refuse log "not a file: $_rlog"
 _rmadefrom=${_rlog%/*}
 while [ -n "$_rmadefrom" ] && [ ! -d "$_rmadefrom" ]; do _rmadefrom=${_rmadefrom%/*}; done
-_rx=$(umask "$_rmask"; LC_ALL=C mkdir -p "${_rlog%/*}/" 2>&1) || refuse_write log "$_rx"
+[ -d "${_rlog%/*}/" ] || _rx=$(umask "$_rmask"; LC_ALL=C mkdir -p "${_rlog%/*}/" 2>&1) || refuse_write log "$_rx"
 [ -e "$_rlog" ] || _rmadelog=yes
 _rx=$( { umask "$_rmask"; LC_ALL=C; : >>"$_rlog"; } 2>&1 ) || refuse_write log "$_rx"
 [ -f "$_rlog" ] || refuse log "not a file: $_rlog"
-set -- $(ls -lnLd "$_rlog" 2>/dev/null)
-_roffset=${5:-0}
+_roffset=0
+if [ -s "$_rlog" ]; then
+  set -- $(ls -lnLd "$_rlog" 2>/dev/null)
+  _roffset=${5:-0}
+fi
 
 # The session name. Matching is exact: tmux itself would take the beginning of a name, or a pattern, for it.
 _rtmux=
@@ -137,7 +141,7 @@ while [ -n "$_rtmux" ]; do
     _rtmux=
     break
   fi
-  printf '%s\n' "$_rsessions" | grep -Fqx -- "$_rname" || break
+  case "$_rnl$_rsessions$_rnl" in *"$_rnl$_rname$_rnl"*) ;; *) break ;; esac
   # A view of a job that is over goes with it, only a moment later.
   _rwhose=$(shown_in "$_rname")
   case $_rwhose in
@@ -165,7 +169,7 @@ fi
 
 _rx=$( { LC_ALL=C; write_command >"$_rdir/command" && write_runner >"$_rdir/runner" && write_viewer >"$_rdir/viewer"; } 2>&1 ) ||
   refuse_write space "$_rx"
-[ "$(wc -c <"$_rdir/command" | tr -d ' ')" = "$_rbytes" ] || refuse space "$_rdir"
+[ "$(($(wc -c <"$_rdir/command")))" = "$_rbytes" ] || refuse space "$_rdir"
 # Room for the record of the end, which must be written also when the disk is full by then.
 { printf '%512s\n' '' >"$_rdir/exit.new" && {
   printf 'nonce=%s\njob=%s\nattempt=%s\nsession=%s\nboot=%s\nmax_log=%s\n' "$_rnonce" "$_rid" "$_rn" "$_rname" "$_rboot" "$_rmax"
@@ -194,6 +198,9 @@ ascend) _rvisible=ASCEND_RT_VISIBLE_DEVICES ;;
 esac
 
 { launch; } >/dev/null 2>&1
+# It mostly takes some thousandths of a second, which is less than a program that sleeps would take to start.
+_rtry=0
+while [ ! -e "$_rdir/process" ] && [ $_rtry -lt 4000 ]; do _rtry=$((_rtry + 1)); done
 _rtry=0
 while [ ! -e "$_rdir/process" ] && [ $_rtry -lt 500 ]; do
   nap 0.02
@@ -212,8 +219,8 @@ read -r _rx <"$_rdir/process"
 [ "$_rx" != void ] || { _rowned=; refuse abandoned ''; }
 _rview=no
 if [ -n "$_rtmux" ]; then
-  tmux new-session -d -s "$_rname" -- "$_rsh" "$_rdir/viewer" "$_rdir" "$_rlog" >/dev/null 2>&1 &&
-    tmux set-option -t "=$_rname:" @remote-sandbox-job "$_rid.$_rn" >/dev/null 2>&1 && _rview=yes
-  tmux set-option -t "=$_rname:" remain-on-exit off >/dev/null 2>&1
+  tmux new-session -d -s "$_rname" -- "$_rsh" "$_rdir/viewer" "$_rdir" "$_rlog" \; \
+    set-option -t "=$_rname:" @remote-sandbox-job "$_rid.$_rn" \; \
+    set-option -t "=$_rname:" remain-on-exit off >/dev/null 2>&1 && _rview=yes
 fi
 tell $_rview started

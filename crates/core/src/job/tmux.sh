@@ -24,7 +24,7 @@ bounded() {
 # server without sessions; _rwhy says why.
 list_sessions() {
   _rwhy=
-  _rsessions=$(bounded 5 env LC_ALL=C tmux list-sessions -F '#{session_name}' 2>&1) && return 0
+  _rsessions=$(LC_ALL=C; export LC_ALL; bounded 5 tmux list-sessions -F '#{session_name}' 2>&1) && return 0
   case $? in
   137) _rwhy='tmux did not answer within 5 seconds' ;;
   *) _rwhy=$_rsessions ;;
