@@ -160,7 +160,7 @@ fn start_that_is_slow_loses_to_the_next_attempt_and_never_begins() {
     let mut host = Host::full("dash", &["dash"]);
     host.install(
         "nvidia-smi",
-        "#!/bin/sh\nuntil [ -e ~/go ]; do sleep 0.02; done; exit 1\n",
+        "#!/bin/sh\nuntil [ -e ~/go ]; do sleep 0.02; done; echo 'No devices were found'; exit 6\n",
     );
     let slow = job("echo slow >>ran").with_gpus(GpuWish::Auto);
     let next = JobSpec {

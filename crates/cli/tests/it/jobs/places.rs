@@ -21,7 +21,9 @@ async fn stop(client: &McpClient, job: &Value) -> Value {
 
 /// Another server with the same state, for which `name` is this host.
 async fn second(home: &Path, name: &str, host: &Host) -> McpClient {
-    ready(builder(&[entry(name, &host.sshd)]).home(home).start()).await
+    let server = builder(&[entry(name, &host.sshd)]).home(home);
+    let server = server.env("REMOTE_SANDBOX_EXPOSE_ADVANCED_TOOLS", "1");
+    ready(server.start()).await
 }
 
 #[tokio::test]
