@@ -7,8 +7,9 @@ use remote_sandbox_core::output::clean_line;
 use remote_sandbox_engine::call::{CallContext, Principal};
 use remote_sandbox_engine::clock;
 use remote_sandbox_engine::engine::{Engine, EventQuery};
-use remote_sandbox_engine::store::EventRow;
-use remote_sandbox_server::mcp::{event_json, event_list};
+use remote_sandbox_engine::store::{DeadLetter, EventRow};
+use remote_sandbox_server::mcp::{dead_letter_json, event_json, event_list};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Common;
@@ -32,6 +33,10 @@ pub(crate) struct Events {
     #[arg(long, value_name = "ID")]
     after: Option<u64>,
 
+    /// Those that could not be told, why, and by which way
+    #[arg(long, conflicts_with_all = ["watch", "after", "follow"])]
+    dead: bool,
+
     /// Go on and print each new event, until it is interrupted
     #[arg(short, long)]
     follow: bool,
@@ -49,6 +54,9 @@ impl Events {
 
     async fn show(&self, engine: Arc<Engine>, stop: CancellationToken) -> Result<(), Failed> {
         let context = CallContext::new(Principal::local(), stop.clone());
+        if self.dead {
+            return self.show_dead(&engine, &context).await;
+        }
         let mut query = EventQuery {
             watch: self.watch,
             after: self.after,
@@ -84,6 +92,17 @@ impl Events {
         }
     }
 
+    async fn show_dead(&self, engine: &Engine, context: &CallContext) -> Result<(), Failed> {
+        let letters = engine.dead_letters(context, MOST).await?;
+        print(&match self.json {
+            true => {
+                let letters: Vec<Value> = letters.iter().map(dead_letter_json).collect();
+                format!("{:#}\n", json!({ "dead_letters": letters }))
+            }
+            false => dead_page(&letters),
+        })
+    }
+
     fn line(&self, event: &EventRow) -> String {
         match self.json {
             true => format!("{}\n", event_json(event)),
@@ -96,6 +115,23 @@ fn page(events: &[EventRow]) -> String {
     let heading = ["ID", "TIME", "WATCH", "EVENT", "SANDBOX", "SUMMARY"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     rows.extend(events.iter().map(cells));
+    table(&rows)
+}
+
+fn dead_page(letters: &[DeadLetter]) -> String {
+    let heading = ["ID", "TIME", "WATCH", "EVENT", "WAY", "TRIES", "ERROR"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    rows.extend(letters.iter().map(|letter| {
+        vec![
+            letter.event.id.to_string(),
+            clock::format_timestamp(letter.event.created),
+            letter.event.watch.number().to_string(),
+            letter.event.event_type.clone(),
+            clean_line(&letter.channel, 64),
+            letter.tries.to_string(),
+            clean_line(letter.error.as_deref().unwrap_or("-"), 200),
+        ]
+    }));
     table(&rows)
 }
 

@@ -2,6 +2,7 @@
 
 mod clean;
 mod containers;
+mod dead_letters;
 mod examine;
 mod exec;
 mod files;
@@ -10,6 +11,7 @@ mod job_place;
 mod job_prune;
 mod job_reports;
 mod job_resume;
+mod job_waiting;
 mod jobs;
 mod keeper;
 mod listing;

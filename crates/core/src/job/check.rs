@@ -15,6 +15,9 @@ const CLAIM: &str = include_str!("claim.sh");
 /// Most bytes of a log that one look brings.
 pub const MOST_LOG_BYTES: u64 = 4 << 20;
 
+/// The last byte that a shell can count to, with room for what it adds.
+const LARGEST_BYTE: u64 = i64::MAX as u64 - MOST_LOG_BYTES - 1;
+
 /// Most bytes of a checkpoint that one look brings.
 pub const MOST_CHECKPOINT_BYTES: u64 = 1 << 20;
 
@@ -35,6 +38,13 @@ pub enum LogPart {
         /// How many at most.
         most: u64,
     },
+    /// The same, but for what the log gave back to the disk: what is brought ends before that, or begins after it.
+    Kept {
+        /// The first byte.
+        byte: u64,
+        /// How many at most.
+        most: u64,
+    },
 }
 
 /// Where a task tells how far it has come.
@@ -44,6 +54,8 @@ pub enum Checkpoint {
     Path(String),
     /// In what a command prints.
     Command(String),
+    /// In what a command prints as JSON, of which its complaints are no part.
+    JsonCommand(String),
 }
 
 /// Which task is looked at.
@@ -137,12 +149,13 @@ impl Look {
         check_path("cwd", cwd)?;
         match &checkpoint {
             Checkpoint::Path(path) => check_path("checkpoint_path", path)?,
-            Checkpoint::Command(text) if text.contains('\0') => {
-                return Err(JobSpecError::ControlInPath {
-                    field: "checkpoint_command",
-                });
+            Checkpoint::Command(text) | Checkpoint::JsonCommand(text) => {
+                if text.contains('\0') {
+                    return Err(JobSpecError::ControlInPath {
+                        field: "checkpoint_command",
+                    });
+                }
             }
-            Checkpoint::Command(_) => {}
         }
         self.cwd = cwd.to_owned();
         self.checkpoint = Some((checkpoint, most_bytes.clamp(1, MOST_CHECKPOINT_BYTES)));
@@ -171,12 +184,14 @@ pub fn check_script(looks: &[Look], mark: &RunToken) -> String {
         let (from, most) = match look.log {
             LogPart::Nothing => ("last".to_owned(), 0),
             LogPart::Last(bytes) => ("last".to_owned(), bytes),
-            LogPart::Since { byte, most } => (byte.min(i64::MAX as u64 - 1).to_string(), most),
+            LogPart::Since { byte, most } => (byte.min(LARGEST_BYTE).to_string(), most),
+            LogPart::Kept { byte, most } => (format!("+{}", byte.min(LARGEST_BYTE)), most),
         };
         let (kind, what, bytes) = match &look.checkpoint {
             None => ("''", "''".to_owned(), 0),
             Some((Checkpoint::Path(path), bytes)) => ("path", quote(path), *bytes),
             Some((Checkpoint::Command(text), bytes)) => ("command", quote(text), *bytes),
+            Some((Checkpoint::JsonCommand(text), bytes)) => ("json", quote(text), *bytes),
         };
         let (gap, gap_bytes) = look.gap.unwrap_or((0, 0));
         let _ = writeln!(

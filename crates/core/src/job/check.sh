@@ -49,12 +49,36 @@ last_bytes() { tail -c "$_rmost" "$_rlog"; }
 bytes_since() { tail -c "+$((_rfrom + 1))" "$_rlog" | head -c "$_rmost"; }
 first_bytes() { head -c "$2" "$1"; }
 
+# The runner has written down which part of the log it gave back to the disk; nothing but zeros is read there.
+pass_hole() {
+  [ -f "$_rdir/hole" ] && [ ! -h "$_rdir/hole" ] || return 0
+  _rhole= _rafter=
+  { read -r _rhole _rafter _rx <"$_rdir/hole"; } 2>/dev/null
+  case $_rhole in '' | *[!0-9]*) return 0 ;; esac
+  case $_rafter in '' | *[!0-9]*) return 0 ;; esac
+  if [ "$_rfrom" -ge "$_rhole" ]; then
+    [ "$_rfrom" -lt "$_rafter" ] || return 0
+    _rfrom=$_rafter
+    field "begin:$_rfrom"
+  elif [ $((_rfrom + _rmost)) -gt "$_rhole" ]; then
+    _rmost=$((_rhole - _rfrom))
+  fi
+}
+
 # A path as the user wrote it.
 expand() {
   case $1 in
   '~') _rpath=$HOME ;;
   '~/'*) _rpath=$HOME/${1#'~/'} ;;
   *) _rpath=$1 ;;
+  esac
+}
+
+# What a command prints; its complaints too, but where they would spoil what is read.
+told_by() {
+  case $1 in
+  json) $_rset sh -c "$2" 2>/dev/null </dev/null ;;
+  *) $_rset sh -c "$2" 2>&1 </dev/null ;;
   esac
 }
 
@@ -67,7 +91,7 @@ checkpoint_command() {
   _rout=$(mktemp 2>/dev/null) || { field checkpoint:unreadable; return; }
   _rset=
   ! command -v setsid >/dev/null 2>&1 || _rset=setsid
-  ( { $_rset sh -c "$1" 2>&1 </dev/null; printf '%s\n' $? >"$_rout.status"; } | head -c "$2" >"$_rout"; exit 0 ) 2>/dev/null &
+  ( { told_by "$3" "$1"; printf '%s\n' $? >"$_rout.status"; } | head -c "$2" >"$_rout"; exit 0 ) 2>/dev/null &
   _rtool=$! _rnaps=0 _rkind=told
   while kill -0 $_rtool 2>/dev/null; do
     if [ $_rnaps -ge 100 ]; then
@@ -167,6 +191,12 @@ look() {
   figures "$_rlog"
   field "log:$_rkind:$_rsize:$_rmtime"
   if [ $_rkind = file ] && [ "$_rmost" -gt 0 ]; then
+    case $_rfrom in
+    +*)
+      _rfrom=${_rfrom#+}
+      [ -z "$2" ] || pass_hole
+      ;;
+    esac
     # The end as it was when the size was taken: only so does the reader know which bytes it has.
     if [ "$_rfrom" = last ] && [ -n "$_rsize" ]; then
       _rfrom=$((_rsize - _rmost))
@@ -178,7 +208,7 @@ look() {
   CDPATH= cd "${_rcwd:-$HOME}" 2>/dev/null
   case $8 in
   path) checkpoint_file "$9" "${10}" ;;
-  command) checkpoint_command "$9" "${10}" ;;
+  command | json) checkpoint_command "$9" "${10}" "$8" ;;
   esac
   field over
 }

@@ -285,6 +285,62 @@ fn checkpoint_is_bounded_and_nothing_that_hangs_is_opened() {
 }
 
 #[test]
+fn complaints_of_a_checkpoint_command_do_not_spoil_its_json() {
+    for host in Host::all() {
+        let command = "echo warning >&2; echo '{\"step\": 1}'; exit 4".to_owned();
+        let look = foreign("x", "/none")
+            .with_checkpoint(Checkpoint::JsonCommand(command), "", 100)
+            .unwrap();
+        let told = CheckpointSight::Told {
+            code: Some(4),
+            text: b"{\"step\": 1}\n".to_vec(),
+        };
+        let seen = host.see(&[look]);
+        assert_eq!(seen[0].checkpoint, Some(told), "{}", host.name);
+    }
+}
+
+#[test]
+fn part_of_the_log_that_is_not_kept_is_passed_over() {
+    for host in Host::all() {
+        let spec = job("seq 100 199");
+        let log = host.started(&spec).log_file;
+        host.end_of(&spec, &log);
+        fs::write(host.folder(&spec).join("hole"), "40 200\n").unwrap();
+        let kept = |byte, most| LogPart::Kept { byte, most };
+        let since = |byte, most| LogPart::Since { byte, most };
+        let parts = [
+            kept(0, 100),
+            kept(40, 8),
+            kept(199, 4),
+            kept(200, 4),
+            since(44, 4),
+        ];
+        let looks: Vec<Look> = parts
+            .iter()
+            .map(|part| Look::job(spec.job.clone(), spec.attempt, &spec.session, &log, *part))
+            .map(Result::unwrap)
+            .collect();
+        let seen = host.see(&looks);
+        let found: Vec<(Option<u64>, &str)> = seen
+            .iter()
+            .map(|seen| {
+                let text = std::str::from_utf8(&seen.log.text).unwrap();
+                (seen.log.begins_at, text)
+            })
+            .collect();
+        let expected = [
+            (None, "100\n101\n102\n103\n104\n105\n106\n107\n108\n109\n"),
+            (Some(200), "150\n151\n"),
+            (Some(200), "150\n"),
+            (None, "150\n"),
+            (None, "111\n"),
+        ];
+        assert_eq!(found, expected, "{}", host.name);
+    }
+}
+
+#[test]
 fn checkpoint_command_that_hangs_is_ended() {
     for host in [Host::full("dash", &["dash"])]
         .into_iter()

@@ -83,6 +83,8 @@ pub struct FileSight {
     pub size_bytes: Option<u64>,
     /// How long ago it was written, both by the host's clock.
     pub age_s: Option<u64>,
+    /// Where that begins when it is not where it was asked for, because what lies before is not kept any more.
+    pub begins_at: Option<u64>,
     /// The part that was asked for.
     pub text: Vec<u8>,
 }
@@ -110,7 +112,7 @@ pub enum CheckpointSight {
     Told {
         /// The exit code of the command, where it came so far.
         code: Option<u32>,
-        /// What it printed, standard error included.
+        /// What it printed, standard error included unless it is JSON.
         text: Vec<u8>,
     },
     /// Its command did not end in time.
@@ -275,6 +277,7 @@ struct Sight<'a> {
     exit_text: Option<&'a [u8]>,
     alarm: bool,
     log: Option<&'a str>,
+    log_begin: Option<u64>,
     log_text: &'a [u8],
     gap_text: &'a [u8],
     checkpoint: Option<&'a str>,
@@ -296,6 +299,7 @@ impl<'a> Sight<'a> {
             "exit_text" => self.exit_text = Some(rest),
             "alarm" => self.alarm = true,
             "log" => self.log = Some(value),
+            "begin" => self.log_begin = value.parse().ok(),
             "log_text" => self.log_text = rest,
             "gap_text" => self.gap_text = rest,
             "checkpoint" => self.checkpoint = Some(value),
@@ -324,7 +328,10 @@ impl<'a> Sight<'a> {
             stop_mark: word(self.stop),
             log_is_unbounded: self.alarm,
             session: host.session(&look.session),
-            log: file(self.log.unwrap_or(""), self.log_text, host.now),
+            log: FileSight {
+                begins_at: self.log_begin,
+                ..file(self.log.unwrap_or(""), self.log_text, host.now)
+            },
             gap_text: self.gap_text.to_vec(),
             checkpoint: self
                 .checkpoint
@@ -378,6 +385,7 @@ fn file(words: &str, text: &[u8], now: Option<u64>) -> FileSight {
         age_s: now
             .zip(written)
             .map(|(now, written)| now.saturating_sub(written)),
+        begins_at: None,
         text: text.to_vec(),
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::WatchPolicy;
+use super::check::Checkpoint;
 use super::spec::{JobSpecError, check_path};
 use crate::watch::{WebAddress, WebAddressError};
 
@@ -85,6 +86,16 @@ pub enum CheckpointFormat {
     Text,
     /// As JSON.
     Json,
+}
+
+impl CheckpointFormat {
+    fn parse(text: &str) -> Result<Self, OrderError> {
+        match text.trim() {
+            "" | "text" => Ok(CheckpointFormat::Text),
+            "json" => Ok(CheckpointFormat::Json),
+            _ => Err(OrderError::Format),
+        }
+    }
 }
 
 /// What a caller wrote about watching a job; nothing is checked yet.
@@ -224,22 +235,25 @@ impl WatchWish {
             stall_after_s: Some(seconds("stall_after_s", self.stall_after_s, 0)?)
                 .filter(|seconds| *seconds > 0),
         };
-        let path = |member| plan_text(plan.plan.as_ref(), member);
-        let checkpoint_path = given(self.checkpoint_path).or(path("checkpoint_path")?);
+        let planned = |member| plan_text(plan.plan.as_ref(), member);
+        let checkpoint_path = given(self.checkpoint_path).or(planned("checkpoint_path")?);
         if let Some(path) = &checkpoint_path {
             check_path("checkpoint_path", path)?;
         }
         let checkpoint_command = text("checkpoint_command", self.checkpoint_command)?;
-        let checkpoint_command = checkpoint_command.or(path("checkpoint_command")?);
+        let checkpoint_command = checkpoint_command.or(planned("checkpoint_command")?);
         Ok(WatchOrder {
             ensure_watchdog: self.ensure_watchdog,
             policy,
             checkpoint_path,
             checkpoint_command,
-            checkpoint_format: match self.checkpoint_format.trim() {
-                "" | "text" => CheckpointFormat::Text,
-                "json" => CheckpointFormat::Json,
-                _ => return Err(OrderError::Format),
+            // What nobody changed says less than the plan.
+            checkpoint_format: match CheckpointFormat::parse(&self.checkpoint_format)? {
+                CheckpointFormat::Json => CheckpointFormat::Json,
+                CheckpointFormat::Text => {
+                    let format = planned("checkpoint_format")?.unwrap_or_default();
+                    CheckpointFormat::parse(&format)?
+                }
             },
             max_log_lines: count("max_log_lines", self.max_log_lines, 1)?,
             webhook_url: webhook(self.webhook_url)?,
@@ -264,6 +278,16 @@ impl WatchWish {
 }
 
 impl WatchOrder {
+    /// Where the task tells how far it is; what a command says counts more than a file.
+    pub fn checkpoint(&self) -> Option<Checkpoint> {
+        let command = match self.checkpoint_format {
+            CheckpointFormat::Text => Checkpoint::Command,
+            CheckpointFormat::Json => Checkpoint::JsonCommand,
+        };
+        let told = self.checkpoint_command.clone().map(command);
+        told.or_else(|| self.checkpoint_path.clone().map(Checkpoint::Path))
+    }
+
     /// Reads the metadata that a caller gave as a JSON object; none when there is no text.
     pub fn metadata(text: &str) -> Result<Option<Value>, OrderError> {
         json_object("metadata_json", text)

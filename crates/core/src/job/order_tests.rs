@@ -45,6 +45,30 @@ fn order_that_was_kept_before_there_was_claude_is_still_read() {
     assert!(!order.claude_wakeup && order.claude_command.is_none());
 }
 
+#[rstest]
+#[case("text", r#"{"checkpoint_format": "json"}"#, CheckpointFormat::Json)]
+#[case("", r#"{"checkpoint_format": "json"}"#, CheckpointFormat::Json)]
+#[case("json", r#"{"checkpoint_format": "text"}"#, CheckpointFormat::Json)]
+#[case("json", "{}", CheckpointFormat::Json)]
+#[case("text", "{}", CheckpointFormat::Text)]
+fn format_of_the_plan_counts_when_nobody_chose_another(
+    #[case] argument: &str,
+    #[case] plan: &str,
+    #[case] expected: CheckpointFormat,
+) {
+    let mut wish = wish();
+    wish.checkpoint_format = argument.to_owned();
+    wish.resume_plan_json = plan.to_owned();
+    wish.checkpoint_command = "progress".to_owned();
+    let order = wish.clone().check().unwrap();
+    assert_eq!(order.checkpoint_format, expected);
+    let is_json = matches!(order.checkpoint(), Some(Checkpoint::JsonCommand(_)));
+    assert_eq!(is_json, expected == CheckpointFormat::Json);
+    wish.checkpoint_format = "text".to_owned();
+    wish.resume_plan_json = r#"{"checkpoint_format": "xml"}"#.to_owned();
+    assert!(matches!(wish.check(), Err(OrderError::Format)));
+}
+
 #[test]
 fn resume_command_of_the_plan_counts_when_there_is_no_other() {
     let mut wish = wish();

@@ -11,7 +11,8 @@ const PRUNE: &str = include_str!("prune.sh");
 /// Most jobs that one script removes.
 pub const MOST_PRUNED: usize = 200;
 
-/// Builds the script; it removes the folders of these jobs where nothing of them lives. Logs stay.
+/// Builds the script; it removes the folders of these jobs where nothing of them lives, and the claims of all jobs that
+/// are gone. Logs stay.
 pub fn prune_script(jobs: &[JobId], mark: &RunToken) -> String {
     let mut script = String::with_capacity(4096 + jobs.len() * 48);
     let _ = writeln!(script, "{{\n_rm={mark}");
@@ -20,7 +21,7 @@ pub fn prune_script(jobs: &[JobId], mark: &RunToken) -> String {
     for job in jobs.iter().take(MOST_PRUNED) {
         let _ = writeln!(script, "prune {job}");
     }
-    script.push_str("exit 0\n}\n");
+    script.push_str("sweep_claims\nexit 0\n}\n");
     script
 }
 
@@ -52,6 +53,29 @@ mod tests {
             assert!(!host.folder(&over).exists(), "{}", host.name);
             assert!(host.folder(&live).exists(), "{}", host.name);
             assert!(std::path::Path::new(&log).exists(), "{}", host.name);
+        }
+    }
+
+    #[test]
+    fn claims_go_with_their_jobs_and_those_of_others_stay() {
+        for host in Host::all() {
+            let over = job("true").in_session(named("over"));
+            let live = job("exec sleep 344").in_session(named("live"));
+            let log = host.started(&over).log_file;
+            host.end_of(&over, &log);
+            host.started(&live);
+            let claims = host.home.path().join(".remote-sandbox-mcp/claims");
+            let boot = std::fs::read_dir(&claims).unwrap().next().unwrap().unwrap();
+            // As a boot before this one would have left it.
+            let before = claims.join("00000000-1111-2222-3333-444444444444");
+            std::fs::create_dir_all(before.join("gpu-0")).unwrap();
+            let old = boot.path().join("session-over/1");
+            std::fs::copy(&old, before.join("gpu-0/3")).unwrap();
+            assert!(old.exists(), "{}", host.name);
+            host.run(&prune_script(&[over.job().clone()], &mark()));
+            assert!(!old.exists() && !before.exists(), "{}", host.name);
+            let kept = boot.path().join("session-live/1");
+            assert!(kept.exists(), "{}", host.name);
         }
     }
 }

@@ -63,6 +63,7 @@ _rkeep() {
     _rto=$(((_rsize - _rmax / 2) / 4096 * 4096))
     if fallocate -p -o $_rpunched -l $((_rto - _rpunched)) "$_rlog" 2>/dev/null; then
       _rpunched=$_rto
+      { printf '%s %s\n' $((_rmax / 4 / 4096 * 4096)) $_rto >"$_rdir/hole.new" && mv "$_rdir/hole.new" "$_rdir/hole"; } 2>/dev/null
     else
       : >"$_rdir/alarm"
       exit 0

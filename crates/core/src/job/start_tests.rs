@@ -285,6 +285,16 @@ fn log_past_its_bound_loses_its_middle_and_no_byte_its_place() {
             assert!(bytes.ends_with(b"line 000119999\nEXIT_CODE=0\n"));
             let middle = &bytes[15 * 40_000..15 * 40_001];
             assert_eq!(middle, &[0; 15], "{}", host.name);
+            let hole = fs::read_to_string(host.folder(&spec).join("hole")).unwrap();
+            let hole: Vec<usize> = hole
+                .split_whitespace()
+                .map(|byte| byte.parse().unwrap())
+                .collect();
+            let &[from, to] = &hole[..] else {
+                panic!("{hole:?}")
+            };
+            assert!(from > 0 && bytes[from..to].iter().all(|byte| *byte == 0));
+            assert!(bytes[from - 1] != 0 && bytes[to] != 0, "{hole:?}");
         } else {
             until("the alarm is there", || {
                 host.look(&spec, &log).log_is_unbounded

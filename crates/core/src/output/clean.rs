@@ -38,6 +38,59 @@ pub fn clean_line(line: &str, limit: usize) -> String {
     text
 }
 
+/// How many of the first bytes become a clean text of at most so many characters; never less than one character.
+pub fn fitting_start(bytes: &[u8], most: usize) -> usize {
+    if is_plain(bytes) {
+        return bytes.len().min(most.max(1));
+    }
+    let (mut at, mut left) = (0, most);
+    for (length, cost) in shown_pieces(bytes) {
+        if cost > left && at > 0 {
+            break;
+        }
+        at += length;
+        left = left.saturating_sub(cost);
+    }
+    at
+}
+
+/// From which byte on the rest becomes a clean text of at most so many characters.
+pub fn fitting_end(bytes: &[u8], most: usize) -> usize {
+    if is_plain(bytes) {
+        return bytes.len().saturating_sub(most);
+    }
+    let mut left: usize = shown_pieces(bytes).map(|(_, cost)| cost).sum();
+    let mut at = 0;
+    for (length, cost) in shown_pieces(bytes) {
+        if left <= most {
+            break;
+        }
+        at += length;
+        left -= cost;
+    }
+    at
+}
+
+/// Each character, or what stands for one: how many bytes it is, and how many characters show it.
+fn shown_pieces(bytes: &[u8]) -> impl Iterator<Item = (usize, usize)> + '_ {
+    bytes.utf8_chunks().flat_map(|chunk| {
+        let broken = chunk.invalid().len();
+        let valid = chunk.valid().chars();
+        valid
+            .map(|character| (character.len_utf8(), shown_length(character)))
+            .chain((broken > 0).then_some((broken, 1)))
+    })
+}
+
+/// How many characters show one.
+fn shown_length(character: char) -> usize {
+    match character {
+        _ if is_harmless(character) => 1,
+        _ if character.is_ascii() => 4,
+        _ => format!("\\u{{{:x}}}", u32::from(character)).len(),
+    }
+}
+
 fn push_clean(text: &mut String, valid: &str) {
     let mut clean_from = 0;
     for (at, character) in valid.char_indices() {
@@ -83,6 +136,30 @@ mod tests {
     #[case::not_utf8(b"a\xffb", "a\u{fffd}b")]
     fn clean_text_shows_what_could_do_harm(#[case] bytes: &[u8], #[case] expected: &str) {
         assert_eq!(clean_text(bytes), expected);
+    }
+
+    #[rstest]
+    #[case::plain(b"abcdefgh", 3)]
+    #[case::nul(b"\0\0\0\0\0\0", 9)]
+    #[case::escapes(b"ab\x1b[0mcd", 7)]
+    #[case::bidi("x\u{202e}y\u{202e}z".as_bytes(), 10)]
+    #[case::not_utf8(b"\xff\xfea\xff", 2)]
+    #[case::wide("\u{6f22}\u{6f22}\u{6f22}".as_bytes(), 2)]
+    fn as_many_bytes_fit_as_are_shown_within_the_limit(#[case] bytes: &[u8], #[case] most: usize) {
+        let shown = |from, to| clean_text(bytes.get(from..to).unwrap()).chars().count();
+        let start = fitting_start(bytes, most);
+        let end = fitting_end(bytes, most);
+        assert!(shown(0, start) <= most && shown(end, bytes.len()) <= most);
+        assert!(shown(0, bytes.len()) > most, "otherwise nothing is tried");
+        let next = bytes.get(start..).unwrap();
+        assert!(shown(0, start + fitting_start(next, 1)) > most);
+    }
+
+    #[test]
+    fn one_character_always_fits() {
+        assert_eq!(fitting_start(b"\0\0", 1), 1);
+        assert_eq!(fitting_start(b"ab", 0), 1);
+        assert_eq!(fitting_start(b"", 1), 0);
     }
 
     #[test]

@@ -61,9 +61,12 @@ impl Pattern {
     /// The lines of a text that have it, each with its end.
     pub fn lines_of<'a>(&self, text: &'a str) -> Vec<&'a str> {
         let lines = text.split_inclusive('\n');
-        lines
-            .filter(|line| self.0.is_match(line.trim_end_matches(['\n', '\r'])))
-            .collect()
+        lines.filter(|line| self.is_in_line(line)).collect()
+    }
+
+    /// Whether a single line has it, whose end does not count.
+    pub fn is_in_line(&self, line: &str) -> bool {
+        self.0.is_match(line.trim_end_matches(['\n', '\r']))
     }
 }
 

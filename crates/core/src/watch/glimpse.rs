@@ -139,6 +139,7 @@ mod tests {
             size_bytes: Some(size),
             age_s: Some(age),
             text: text.as_bytes().to_vec(),
+            ..FileSight::default()
         })
     }
 

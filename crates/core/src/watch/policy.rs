@@ -142,20 +142,18 @@ impl EventPolicy {
     /// Whether a caller may have events posted there, and the address as it is read.
     pub fn check_webhook(&self, url: &str) -> Result<WebAddress, PolicyRefusal> {
         let address = WebAddress::parse(url).map_err(PolicyRefusal::Address)?;
-        let is_listed = self.lists(&address);
-        if self.allow == AllowEvents::ConfigOnly && !is_listed {
-            return Err(PolicyRefusal::Host {
-                host: address.host().to_owned(),
-            });
+        // First what no list changes: the hint must not be in vain.
+        let is_allowed = match address.ip().map(judge_address) {
+            None | Some(AddressKind::Usual) => self.allow == AllowEvents::Any,
+            Some(AddressKind::Loopback) => false,
+            Some(kind) => return Err(PolicyRefusal::Kind(kind)),
+        };
+        if is_allowed || self.lists(&address) {
+            return Ok(address);
         }
-        match address.ip().map(judge_address) {
-            None | Some(AddressKind::Usual) => Ok(address),
-            Some(AddressKind::Loopback) if is_listed => Ok(address),
-            Some(AddressKind::Loopback) => Err(PolicyRefusal::Host {
-                host: address.host().to_owned(),
-            }),
-            Some(kind) => Err(PolicyRefusal::Kind(kind)),
-        }
+        Err(PolicyRefusal::Host {
+            host: address.host().to_owned(),
+        })
     }
 
     /// Whether the host of an address is listed, which also allows it to be this machine.
@@ -238,6 +236,16 @@ mod tests {
         let refusal = policy.check_webhook("http://169.254.169.254/").unwrap_err();
         assert_eq!(refusal, PolicyRefusal::Kind(AddressKind::LinkLocal));
         assert!(policy.check_webhook("http://127.0.0.1:9/").is_ok());
+    }
+
+    #[test]
+    fn hint_for_a_link_local_address_does_not_suggest_to_list_it() {
+        for policy in [EventPolicy::default(), listed(), any()] {
+            let refusal = policy.check_webhook("http://169.254.169.254/").unwrap_err();
+            assert_eq!(refusal, PolicyRefusal::Kind(AddressKind::LinkLocal));
+            let hint = refusal.hint();
+            assert!(!hint.contains("webhook_hosts"), "{hint}");
+        }
     }
 
     #[test]

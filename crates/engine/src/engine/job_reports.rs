@@ -20,6 +20,9 @@ use crate::store::{JobRow, WatchId};
 /// How much of a log is searched for what is waited for.
 const SEARCHED: u64 = 256 * 1024;
 
+/// A line that is longer may be searched in two pieces.
+const LONGEST_LINE: usize = 64 * 1024;
+
 /// Which task is meant.
 #[derive(Debug, Clone)]
 pub enum JobReference {
@@ -76,12 +79,33 @@ pub struct JobReport {
     pub log: Option<FileKind>,
     /// The part of the log that was wanted.
     pub reading: Option<Reading>,
+    /// How far the log was searched for what is waited for.
+    pub searched: Option<Searched>,
     /// Whether what was waited for stands in the log.
     pub has_pattern: bool,
     /// Why the host could not be asked.
     pub failure: Option<Failure>,
     /// The watch that a task which is not ours was found by.
     pub watch: Option<WatchId>,
+}
+
+/// How far a log was searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Searched {
+    /// From where to search on: the beginning of a line, where lines are not very long.
+    pub next: u64,
+    /// Whether that was all there is for now.
+    pub is_all: bool,
+}
+
+/// The part of a log that a look has brought.
+struct Brought<'a> {
+    from: u64,
+    /// How many bytes the log has in all.
+    total: u64,
+    bytes: &'a [u8],
+    /// Bytes that were asked for but are not kept.
+    missing: u64,
 }
 
 /// A task that is looked at.
@@ -177,7 +201,7 @@ impl Engine {
     ) -> Result<JobReport, Failure> {
         let most = window(wanted, wait_for);
         let part = match wanted.position {
-            ReadingPosition::Since(byte) => LogPart::Since { byte, most },
+            ReadingPosition::Since(byte) => LogPart::Kept { byte, most },
             ReadingPosition::LastLines(_) => LogPart::Last(most),
         };
         match found {
@@ -198,6 +222,7 @@ impl Engine {
                 let looked = job::look_at_foreign(sandbox.as_ref(), session, log_file, part);
                 let looked = looked.await.map_err(|failure| failure.masked(&self.mask))?;
                 let (state, observation) = looked;
+                let (searched, has_pattern) = self.search(&observation, wanted, wait_for, 0);
                 Ok(JobReport {
                     row: None,
                     sandbox: name.clone(),
@@ -209,8 +234,9 @@ impl Engine {
                     has_left: false,
                     is_log_unbounded: false,
                     log: Some(observation.log.kind),
-                    has_pattern: self.has(wait_for, &observation),
-                    reading: Some(self.reading(&observation, wanted, wait_for)),
+                    searched,
+                    has_pattern,
+                    reading: Some(self.reading(&observation, wanted, wait_for, 0)),
                     failure: None,
                     watch: *watch,
                 })
@@ -225,8 +251,12 @@ impl Engine {
     ) -> JobReport {
         let observation = seen.observation.as_ref();
         let looked = observation.zip(wanted);
-        let reading = looked.map(|(seen, (wanted, wait_for))| self.reading(seen, wanted, wait_for));
-        let has_pattern = looked.is_some_and(|(seen, (_, wait_for))| self.has(wait_for, seen));
+        let begin = seen.row.log_begin.unwrap_or(0);
+        let reading =
+            looked.map(|(seen, (wanted, wait_for))| self.reading(seen, wanted, wait_for, begin));
+        let (searched, has_pattern) = looked.map_or((None, false), |(seen, (wanted, wait_for))| {
+            self.search(seen, wanted, wait_for, begin)
+        });
         JobReport {
             sandbox: seen.row.sandbox.clone(),
             session: seen.row.session.to_string(),
@@ -238,6 +268,7 @@ impl Engine {
             is_log_unbounded: observation.is_some_and(|seen| seen.log_is_unbounded),
             log: observation.map(|seen| seen.log.kind),
             reading,
+            searched,
             has_pattern,
             failure: seen.failure.map(|failure| failure.masked(&self.mask)),
             watch: None,
@@ -245,11 +276,20 @@ impl Engine {
         }
     }
 
-    fn has(&self, wait_for: Option<&Pattern>, observation: &Observation) -> bool {
-        wait_for.is_some_and(|pattern| {
-            let text = self.mask.mask_bytes(&observation.log.text);
-            pattern.is_in(&clean_text(&text))
-        })
+    /// Searches what a look has brought, but for what stood in the log before the task began.
+    fn search(
+        &self,
+        observation: &Observation,
+        wanted: &Wanted,
+        wait_for: Option<&Pattern>,
+        begin: u64,
+    ) -> (Option<Searched>, bool) {
+        let Some(pattern) = wait_for else {
+            return (None, false);
+        };
+        let brought = brought(observation, wanted, wait_for).since(begin);
+        let text = clean_text(&self.mask.mask_bytes(brought.bytes));
+        (Some(brought.searched()), pattern.is_in(&text))
     }
 
     fn reading(
@@ -257,21 +297,77 @@ impl Engine {
         observation: &Observation,
         wanted: &Wanted,
         wait_for: Option<&Pattern>,
+        begin: u64,
     ) -> Reading {
-        let log = &observation.log;
-        let size = log.size_bytes.unwrap_or(0);
-        let from = match wanted.position {
-            ReadingPosition::Since(byte) => byte,
-            ReadingPosition::LastLines(_) => size.saturating_sub(window(wanted, wait_for)),
+        let mut brought = brought(observation, wanted, wait_for);
+        // Who names a byte means that byte; the last lines are those of this task.
+        if let ReadingPosition::LastLines(_) = wanted.position {
+            brought = brought.since(begin);
+        }
+        let missing = brought.missing;
+        let (bytes, total) = (brought.bytes, brought.total);
+        let mut reading = shown(bytes, brought.from, total, wanted, &self.mask);
+        reading.missing = missing;
+        reading
+    }
+}
+
+fn brought<'a>(
+    observation: &'a Observation,
+    wanted: &Wanted,
+    wait_for: Option<&Pattern>,
+) -> Brought<'a> {
+    let log = &observation.log;
+    let size = log.size_bytes.unwrap_or(0);
+    let asked = match wanted.position {
+        ReadingPosition::Since(byte) => byte,
+        ReadingPosition::LastLines(_) => size.saturating_sub(window(wanted, wait_for)),
+    };
+    let from = log.begins_at.unwrap_or(asked);
+    // It may have grown while it was read.
+    let read = log.text.len() as u64;
+    let total = if read > 0 {
+        size.max(from + read)
+    } else {
+        size
+    };
+    Brought {
+        from,
+        total,
+        bytes: &log.text,
+        missing: match wanted.position {
+            ReadingPosition::Since(_) => from.saturating_sub(asked),
+            ReadingPosition::LastLines(_) => 0,
+        },
+    }
+}
+
+impl Brought<'_> {
+    /// Without what lies before a byte; a log that ends before it was begun anew.
+    fn since(mut self, begin: u64) -> Self {
+        if begin <= self.total {
+            let skip = usize::try_from(begin.saturating_sub(self.from)).unwrap_or(usize::MAX);
+            let skip = skip.min(self.bytes.len());
+            self.bytes = self.bytes.get(skip..).unwrap_or_default();
+            self.from += skip as u64;
+        }
+        self
+    }
+
+    /// How far it is searched when all of it is. The last line may not be whole, and is searched again.
+    fn searched(&self) -> Searched {
+        let end = self.from + self.bytes.len() as u64;
+        let line = self.bytes.iter().rposition(|&byte| byte == b'\n');
+        let line = line.map_or(0, |at| at + 1);
+        let next = match self.bytes.len() - line {
+            length if length <= LONGEST_LINE => self.from + line as u64,
+            _ => end,
         };
-        // It may have grown while it was read.
-        let read = log.text.len() as u64;
-        let total = if read > 0 {
-            size.max(from + read)
-        } else {
-            size
-        };
-        shown(&log.text, from, total, wanted, &self.mask)
+        Searched {
+            // What is left of a log that was begun anew is searched from its beginning.
+            next: if end > self.total { 0 } else { next },
+            is_all: end >= self.total,
+        }
     }
 }
 

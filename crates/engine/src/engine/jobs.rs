@@ -2,29 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::job::{
     AttemptNumber, JobId, JobSpec, JobSpecError, JobState, LogPart, Nonce, StopReport, StopVerdict,
 };
 use remote_sandbox_core::watch::PolicyRefusal;
-use tokio::time::Instant;
 
 use super::Engine;
 use super::job_place::place_of;
-use super::job_reports::{Found, JobQuery, JobReport, window};
+use super::job_reports::{Found, JobReport};
 use crate::audit::BeginRow;
 use crate::call::CallContext;
-use crate::clock;
-use crate::job::{self, Destination, JobRequest};
+use crate::job::{self, CarriedOut, Destination, JobRequest};
 use crate::run::{ReadingPosition, Wanted};
 use crate::sandbox::Sandbox;
 use crate::store::JobRow;
-
-/// Shortest and longest time between two looks of a call that waits.
-const FIRST_PAUSE: Duration = Duration::from_millis(150);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// What ends a job on this machine.
 const LIVES_HERE: &str = "the job goes on without this server; deleting its sandbox, or the end of this machine's session, ends it";
@@ -44,6 +37,15 @@ pub struct JobStartReport {
     pub warnings: Vec<String>,
     /// Why nobody looks after it.
     pub watchdog_warning: Option<String>,
+}
+
+/// A start that the host has carried out.
+struct Launched {
+    carried_out: CarriedOut,
+    /// The key of the entry that was kept for the watchdog.
+    entry: Option<String>,
+    /// Why none was.
+    warning: Option<String>,
 }
 
 /// What came of ending a job.
@@ -81,21 +83,11 @@ impl Engine {
             command: request.run.command(),
             cwd: request.run.cwd(),
         })?;
-        let store = self.store();
-        let principal = context.principal.as_str();
-        let (entry, warning) = match &request.watch {
-            Some(_) => self.kept_for_watchdog(&name).await,
-            None => (None, None),
-        };
-        let destination = Destination {
-            sandbox: name.clone(),
-            place: self.place(&name),
-            entry: entry.clone(),
-        };
-        let begun = job::begin(store, &request, &spec, destination, principal, &self.mask);
-        let row = begun.await?;
-        let done = job::carry_out(store, sandbox.as_ref(), &row, &spec).await;
-        let done = done.map_err(|failure| failure.masked(&self.mask))?;
+        let (store, principal) = (self.store(), context.principal.as_str());
+        let launched = self.launch(&sandbox, principal, &request, &spec).await;
+        let (row, done) = launched.map_err(|failure| failure.masked(&self.mask))?;
+        let (entry, warning) = (done.entry, done.warning);
+        let done = done.carried_out;
         self.forget_old_jobs(sandbox.clone());
         let row = store.job(&row.id, principal).await?.unwrap_or(row);
         let ensure = request.watch.as_ref().map(|order| order.ensure_watchdog);
@@ -122,29 +114,50 @@ impl Engine {
         })
     }
 
-    /// How a job stands, with a part of its log; waits for news when asked to.
-    pub async fn check_job(
+    /// Writes a job down and has the host carry it out. Where it is certain that nothing came of it, nothing that was
+    /// kept for it stays.
+    async fn launch(
         &self,
-        context: &CallContext,
-        query: &JobQuery,
-    ) -> Result<JobReport, Failure> {
-        let found = self.find_task(context, &query.job).await?;
-        let until = clock::instant() + query.wait;
-        let mut first_size = None;
-        let mut pause = FIRST_PAUSE;
-        loop {
-            let wait_for = query.wait_for.as_ref();
-            let report = self.look_at_task(&found, &query.wanted, wait_for).await?;
-            if !must_wait(&report, query, &mut first_size) || clock::instant() >= until {
-                return Ok(report);
+        sandbox: &Arc<dyn Sandbox>,
+        principal: &str,
+        request: &JobRequest,
+        spec: &JobSpec,
+    ) -> Result<(JobRow, Launched), Failure> {
+        let (store, name) = (self.store(), sandbox.description().name.as_str());
+        let was_kept = self.is_entry_kept(name).await?;
+        let (entry, warning) = match &request.watch {
+            Some(_) => self.kept_for_watchdog(name).await,
+            None => (None, None),
+        };
+        let launching = async {
+            let destination = Destination {
+                sandbox: name.to_owned(),
+                place: self.place(name),
+                entry: entry.clone(),
+            };
+            let begun = job::begin(store, request, spec, destination, principal, &self.mask);
+            let row = begun.await?;
+            // Another start that failed just now may have taken the entry for its own.
+            if entry.is_some() {
+                self.kept_for_watchdog(name).await;
             }
-            let next: Instant = (clock::instant() + pause).min(until);
-            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
-            tokio::select! {
-                () = tokio::time::sleep_until(next) => {}
-                () = context.cancel.cancelled() => {
-                    return Err(Failure::new(Code::Cancelled, "the call was cancelled"));
+            let done = job::carry_out(store, sandbox.as_ref(), &row, spec).await?;
+            Ok::<_, Failure>((row, done))
+        };
+        match launching.await {
+            Ok((row, carried_out)) => {
+                let launched = Launched {
+                    carried_out,
+                    entry,
+                    warning,
+                };
+                Ok((row, launched))
+            }
+            Err(failure) => {
+                if let Some(key) = entry.as_deref().filter(|_| !was_kept) {
+                    self.forget_entry(name, key).await;
                 }
+                Err(failure)
             }
         }
     }
@@ -297,6 +310,7 @@ fn plain_report(row: JobRow, failure: Option<Failure>) -> JobReport {
         is_log_unbounded: false,
         log: None,
         reading: None,
+        searched: None,
         has_pattern: false,
         failure,
         watch: None,
@@ -315,32 +329,6 @@ fn job_spec(request: &JobRequest) -> Result<JobSpec, JobSpecError> {
         Some(session) => spec.in_session(session.name.clone()),
         None => spec,
     })
-}
-
-/// Whether a call that may wait has not heard yet what it waits for.
-fn must_wait(report: &JobReport, query: &JobQuery, first_size: &mut Option<u64>) -> bool {
-    if query.wait == Duration::ZERO {
-        return false;
-    }
-    if let Some(failure) = &report.failure {
-        return failure.retry;
-    }
-    let is_open = matches!(report.state, JobState::Running | JobState::Starting);
-    let Some(reading) = report.reading.as_ref().filter(|_| is_open) else {
-        return false;
-    };
-    match (&query.wait_for, query.wanted.position) {
-        (Some(_), _) if report.has_pattern => false,
-        // There is more than can be searched at once: the caller reads on.
-        (Some(pattern), ReadingPosition::Since(since)) => {
-            reading.total <= since + window(&query.wanted, Some(pattern))
-        }
-        (Some(_), ReadingPosition::LastLines(_)) => true,
-        (None, ReadingPosition::Since(since)) => reading.total <= since,
-        (None, ReadingPosition::LastLines(_)) => {
-            reading.total == *first_size.get_or_insert(reading.total)
-        }
-    }
 }
 
 /// What a caller is told who wants something done at events that the user does not allow.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use remote_sandbox_core::config::SandboxEntry;
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::job::{OrderError, WatchOrder, WatchWish};
+use remote_sandbox_core::watch::PolicyRefusal;
 use serde_json::{Map, Value};
 
 use super::Engine;
@@ -22,6 +23,9 @@ const STALE_AFTER: Duration = Duration::from_secs(180);
 /// The file in which the package keeps its sandboxes, and how large it may be.
 const SANDBOXES: &str = "config.json";
 const LARGEST: u64 = 1 << 20;
+
+/// The command by which the package's document has a Codex woken.
+const WAKES_CODEX: &str = r#"codex exec "$RSMCP_SUGGESTED_PROMPT""#;
 
 /// What came of looking for watches of the package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,13 +89,24 @@ impl Engine {
 
     /// What of a watch the user allows now; the package asked nobody.
     fn allowed(&self, old: &OldWatch, mut order: WatchOrder) -> WatchOrder {
-        if let Err(refusal) = self.events.check(&order) {
-            tracing::warn!(
-                watch = old.id,
-                "its event_command and webhook_url are left out: {refusal}; {}",
-                refusal.hint()
-            );
+        let left_out = |what: &str, refusal: &PolicyRefusal| {
+            let hint = refusal.hint();
+            tracing::warn!(watch = old.id, "its {what} is left out: {refusal}; {hint}");
+        };
+        if let Some(command) = &order.event_command
+            && let Err(refusal) = self.events.check_command("event_command", command)
+        {
+            // What the package's own document shows is what wakes a Codex here, and that is allowed.
+            order.codex_wakeup = command.trim() == WAKES_CODEX;
+            if !order.codex_wakeup {
+                left_out("event_command", &refusal);
+            }
             order.event_command = None;
+        }
+        if let Some(address) = &order.webhook_url
+            && let Err(refusal) = self.events.check_webhook(address)
+        {
+            left_out("webhook_url", &refusal);
             order.webhook_url = None;
         }
         order
@@ -236,10 +251,15 @@ fn order_of(old: &OldWatch) -> Result<WatchOrder, OrderError> {
         resume_delay_s: old.resume_delay_s.unwrap_or(usual.resume_delay_s).max(0),
         ..usual
     };
-    for _ in 0..2 {
+    for _ in 0..3 {
         match wish.clone().check() {
             Err(OrderError::NothingToResume) => wish.auto_resume = false,
             Err(OrderError::Webhook { .. }) => wish.webhook_url.clear(),
+            Err(error) if !wish.resume_plan_json.is_empty() => {
+                let why = Failure::chain(&error);
+                tracing::warn!(watch = old.id, "its resume_plan_json is left out: {why}");
+                wish.resume_plan_json.clear();
+            }
             checked => return checked,
         }
     }

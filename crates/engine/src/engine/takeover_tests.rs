@@ -126,6 +126,57 @@ async fn watches_of_the_package_are_taken_over_once_with_their_wishes_and_their_
     assert_eq!(left.count(), 0, "no copy stays");
 }
 
+#[test]
+fn broken_plan_is_left_out_and_the_rest_of_the_watch_stays() {
+    for plan in [
+        "{",
+        "[]",
+        r#"{"resume_command": 7}"#,
+        r#"{"checkpoint_format": "xml"}"#,
+    ] {
+        let mut old = OldWatch {
+            resume_plan_json: plan.to_owned(),
+            resume_command: "again".to_owned(),
+            checkpoint_path: "state.json".to_owned(),
+            webhook_url: "nonsense".to_owned(),
+            auto_resume: Some(1),
+            ..OldWatch::default()
+        };
+        let order = order_of(&old).unwrap();
+        assert_eq!(order.resume.command.as_deref(), Some("again"), "{plan}");
+        assert_eq!(order.resume.plan, None, "{plan}");
+        assert_eq!(order.checkpoint_path.as_deref(), Some("state.json"));
+        assert!(order.policy.auto_resume);
+        old.resume_command.clear();
+        assert!(!order_of(&old).unwrap().policy.auto_resume, "{plan}");
+    }
+}
+
+#[test]
+fn command_that_wakes_codex_becomes_the_wakeup_and_others_are_left_out() {
+    let home = TempDir::new().unwrap();
+    let engine = engine(&home);
+    let allowed = |command: &str| {
+        let old = OldWatch {
+            event_command: command.to_owned(),
+            ..OldWatch::default()
+        };
+        let order = engine.allowed(&old, order_of(&old).unwrap());
+        (order.codex_wakeup, order.event_command)
+    };
+    assert_eq!(
+        allowed(" codex exec \"$RSMCP_SUGGESTED_PROMPT\""),
+        (true, None)
+    );
+    for other in [
+        "codex exec \"$RSMCP_SUGGESTED_PROMPT\"; evil",
+        "codex exec $RSMCP_SUGGESTED_PROMPT",
+        "notify.sh",
+    ] {
+        assert_eq!(allowed(other), (false, None), "{other}");
+    }
+}
+
 #[tokio::test]
 async fn watches_stay_with_the_package_while_its_watchdog_works() {
     let home = TempDir::new().unwrap();

@@ -90,7 +90,7 @@ impl Engine {
                 "give `checkpoint_path` or `checkpoint_command` to exec_bash_background or watch_background_task",
             )
         };
-        let checkpoint = checkpoint_of(&row).ok_or_else(nothing)?;
+        let checkpoint = row.order.checkpoint().ok_or_else(nothing)?;
         let sandbox = self.sandbox_of_watch(&row).await?;
         self.checkpoint_now(&sandbox, &row, checkpoint, most_bytes)
             .await
@@ -109,14 +109,14 @@ impl Engine {
             Ok(sandbox) => sandbox,
             Err(failure) => {
                 return Ok(LiveReport {
-                    checkpoint: checkpoint_of(&row).map(|_| Err(failure.clone())),
+                    checkpoint: row.order.checkpoint().map(|_| Err(failure.clone())),
                     task: Err(failure),
                 });
             }
         };
         let task = self.task_of_watch(&sandbox, &row, wanted);
         let checkpoint = async {
-            let checkpoint = checkpoint_of(&row)?;
+            let checkpoint = row.order.checkpoint()?;
             Some(
                 self.checkpoint_now(&sandbox, &row, checkpoint, most_bytes)
                     .await,
@@ -236,7 +236,7 @@ impl Engine {
                     let size = file.size_bytes.unwrap_or(file.text.len() as u64);
                     let path = match checkpoint {
                         Checkpoint::Path(path) => path.clone(),
-                        Checkpoint::Command(_) => String::new(),
+                        Checkpoint::Command(_) | Checkpoint::JsonCommand(_) => String::new(),
                     };
                     let source = CheckpointSource::File {
                         path,
@@ -254,10 +254,4 @@ impl Engine {
             source,
         })
     }
-}
-
-fn checkpoint_of(row: &WatchRow) -> Option<Checkpoint> {
-    let order = &row.order;
-    let command = order.checkpoint_command.clone().map(Checkpoint::Command);
-    command.or_else(|| order.checkpoint_path.clone().map(Checkpoint::Path))
 }

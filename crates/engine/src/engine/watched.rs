@@ -223,6 +223,30 @@ impl Engine {
         let _ = tokio::task::spawn_blocking(removing).await;
     }
 
+    /// Whether the entry of a sandbox is kept already.
+    pub(super) async fn is_entry_kept(&self, name: &str) -> Result<bool, Failure> {
+        match self.kept_key(name) {
+            Some(key) => Ok(self.store().watched_sandbox(&key).await?.is_some()),
+            None => Ok(false),
+        }
+    }
+
+    /// Forgets an entry that was kept for a start of which nothing came, unless somebody else needs it.
+    pub(super) async fn forget_entry(&self, name: &str, key: &str) {
+        let Ok(Some(unused)) = self.store().forget_unused_sandbox(key).await else {
+            return;
+        };
+        self.persisted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(key);
+        self.forget_kept_secrets(vec![unused]).await;
+        // Whoever has kept it anew meanwhile must find its secrets, too.
+        if let Ok(Some(_)) = self.store().watched_sandbox(key).await {
+            let _ = self.persist_sandbox(name).await;
+        }
+    }
+
     /// The folder of the files of events.
     pub(crate) fn events_folder(&self) -> PathBuf {
         self.state.join("events")

@@ -21,7 +21,7 @@ pub(crate) use look::{
     state_of_foreign,
 };
 pub(crate) use resume::{Resumed, carry_out_resume, resume_order};
-pub(crate) use start::{Destination, begin, carry_out};
+pub(crate) use start::{CarriedOut, Destination, begin, carry_out};
 pub(crate) use stop::stop;
 
 use crate::store::JobRow;

@@ -1,6 +1,8 @@
 //! Reading on in the output of a run.
 
-use remote_sandbox_core::output::{Pattern, clean_text};
+use std::borrow::Cow;
+
+use remote_sandbox_core::output::{Pattern, clean_text, fitting_end, fitting_start};
 use remote_sandbox_core::secret::Mask;
 
 use super::spool::Spool;
@@ -37,7 +39,7 @@ pub struct Reading {
 pub struct Wanted {
     /// From where.
     pub position: ReadingPosition,
-    /// How many bytes to show.
+    /// How many characters to show.
     pub budget: usize,
     /// Only lines that have this.
     pub grep: Option<Pattern>,
@@ -85,14 +87,23 @@ pub(crate) fn shown(bytes: &[u8], from: u64, total: u64, wanted: &Wanted, mask: 
             ReadingPosition::LastLines(_) => whole_characters(bytes),
         };
         let bytes = bytes.get(..whole).unwrap_or_default();
-        reading.next = from + bytes.len() as u64;
-        reading.text = found_lines(&text(bytes), grep, wanted);
+        let (found, read) = match wanted.position {
+            ReadingPosition::Since(_) => next_lines(bytes, &text, grep, wanted.budget),
+            ReadingPosition::LastLines(most) => {
+                let found = last_lines(&text(bytes), grep, most, wanted.budget);
+                (found, bytes.len())
+            }
+        };
+        reading.next = from + read as u64;
+        reading.text = found;
         return reading;
     }
     let skip = match wanted.position {
         ReadingPosition::Since(_) => 0,
         ReadingPosition::LastLines(lines) => {
-            start_of_last_lines(bytes, lines).max(bytes.len().saturating_sub(wanted.budget))
+            let least = bytes.len().saturating_sub(wanted.budget);
+            let least = start_of_last_lines(bytes, lines).max(least);
+            least + fitting_end(bytes.get(least..).unwrap_or_default(), wanted.budget)
         }
     };
     let rest = bytes.get(skip..).unwrap_or_default();
@@ -103,29 +114,70 @@ pub(crate) fn shown(bytes: &[u8], from: u64, total: u64, wanted: &Wanted, mask: 
         .get(..bytes.len().min(wanted.budget))
         .unwrap_or_default();
     let bytes = bytes.get(..whole_characters(bytes)).unwrap_or_default();
+    let fits = fitting_start(bytes, wanted.budget);
+    let bytes = bytes.get(..fits).unwrap_or_default();
     reading.from = from + skip as u64;
     reading.next = reading.from + bytes.len() as u64;
     reading.text = text(bytes);
     reading
 }
 
-/// The lines that are looked for, as many as fit: the last ones, or the first ones of a reading from a byte on.
-fn found_lines(text: &str, grep: &Pattern, wanted: &Wanted) -> String {
-    let mut lines = grep.lines_of(text);
-    let mut left = wanted.budget;
-    let mut fits = |line: &&str| {
-        left = left.saturating_sub(line.len());
-        left > 0
-    };
-    match wanted.position {
-        ReadingPosition::Since(_) => lines.into_iter().take_while(&mut fits).collect(),
-        ReadingPosition::LastLines(most) => {
-            lines.reverse();
-            let mut lines: Vec<&str> = lines.into_iter().take(most).take_while(&mut fits).collect();
-            lines.reverse();
-            lines.concat()
-        }
+/// The first lines that are looked for, as many as fit, and up to which byte that is all of them.
+fn next_lines(
+    bytes: &[u8],
+    text: &impl Fn(&[u8]) -> String,
+    grep: &Pattern,
+    budget: usize,
+) -> (String, usize) {
+    let (mut found, mut left, mut read) = (String::new(), budget, 0);
+    let raw: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
+    let whole = text(bytes);
+    let mut lines: Vec<Cow<'_, str>> = whole.split_inclusive('\n').map(Cow::from).collect();
+    if lines.len() != raw.len() {
+        // A secret of several lines is one mark: which line is which must be seen line by line.
+        lines = raw.iter().map(|line| Cow::from(text(line))).collect();
     }
+    for (line, raw) in lines.iter().zip(raw) {
+        if grep.is_in_line(line) {
+            let length = line.chars().count();
+            if length > left {
+                if found.is_empty() {
+                    found = beginning(line, budget);
+                    read += raw.len();
+                }
+                break;
+            }
+            left -= length;
+            found.push_str(line);
+        }
+        read += raw.len();
+    }
+    (found, read)
+}
+
+/// The last lines that are looked for, as many as fit.
+fn last_lines(text: &str, grep: &Pattern, most: usize, budget: usize) -> String {
+    let mut left = budget;
+    let fits = |line: &&str| {
+        let length = line.chars().count();
+        let fits = length <= left;
+        left = left.saturating_sub(length);
+        fits
+    };
+    let lines = grep.lines_of(text).into_iter().rev().take(most);
+    let mut lines: Vec<&str> = lines.take_while(fits).collect();
+    if lines.is_empty() {
+        let last = grep.lines_of(text).pop();
+        return last.map_or_else(String::new, |line| beginning(line, budget));
+    }
+    lines.reverse();
+    lines.concat()
+}
+
+/// A line that is longer than all that may be shown.
+fn beginning(line: &str, budget: usize) -> String {
+    let shown = line.chars().take(budget.saturating_sub(2));
+    shown.chain("…\n".chars()).collect()
 }
 
 /// How many of the bytes are whole lines; all of them where no line ends, or where nothing follows.
@@ -174,76 +226,5 @@ fn whole_characters(bytes: &[u8]) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn wanted(position: ReadingPosition, budget: usize) -> Wanted {
-        Wanted {
-            position,
-            budget,
-            grep: None,
-        }
-    }
-
-    fn spool(text: &str) -> Spool {
-        let mut spool = Spool::new(std::path::PathBuf::new());
-        spool.push(text.as_bytes());
-        spool
-    }
-
-    #[test]
-    fn reading_on_never_splits_a_character() {
-        let text = "é漢😀x".repeat(50);
-        let spool = spool(&text);
-        for budget in 4..12 {
-            let (mut since, mut seen) = (0, String::new());
-            while since < spool.total() {
-                let piece = read(&spool, &wanted(ReadingPosition::Since(since), budget)).unwrap();
-                assert!(piece.next > since);
-                seen.push_str(&piece.text);
-                since = piece.next;
-            }
-            assert_eq!(seen, text, "budget {budget}");
-        }
-    }
-
-    #[test]
-    fn last_lines_are_the_last_lines() {
-        let spool = spool("a\nb\nc\nd\n");
-        let last = |lines| read(&spool, &wanted(ReadingPosition::LastLines(lines), 100)).unwrap();
-        assert_eq!(last(2).text, "c\nd\n");
-        assert_eq!(last(99).text, "a\nb\nc\nd\n");
-        assert_eq!(last(2).next, 8);
-    }
-
-    #[test]
-    fn lines_with_a_pattern_are_the_last_ones_or_the_next_ones() {
-        let text: String = (0..100).map(|n| format!("step {n}\nloss {n}\n")).collect();
-        let spool = spool(&text);
-        let grep = |position, budget| {
-            let grep = Pattern::parse("grep", "^loss").unwrap();
-            let wanted = Wanted {
-                position,
-                budget,
-                grep,
-            };
-            read(&spool, &wanted).unwrap()
-        };
-        let last = grep(ReadingPosition::LastLines(2), 100);
-        assert_eq!(last.text, "loss 98\nloss 99\n");
-        assert_eq!(last.next, spool.total());
-        assert_eq!(grep(ReadingPosition::LastLines(9), 10).text, "loss 99\n");
-        let next = grep(ReadingPosition::Since(0), 16);
-        assert_eq!(next.text, "loss 0\nloss 1\n");
-        assert_eq!(next.next, spool.total());
-    }
-
-    #[test]
-    fn secret_is_masked_where_the_bytes_are_not_ours() {
-        let mask = Mask::new(["correct horse"]);
-        let bytes = b"x correct horse y\n";
-        let piece = shown(bytes, 7, 25, &wanted(ReadingPosition::Since(7), 100), &mask);
-        assert!(!piece.text.contains("horse"), "{}", piece.text);
-        assert_eq!(piece.next, 7 + bytes.len() as u64);
-    }
-}
+#[path = "reading_tests.rs"]
+mod tests;

@@ -18,13 +18,14 @@ pub(super) const LARGEST_ID: i64 = (1 << 53) - 1;
 /// Most rows that one call removes or lists.
 pub(super) const MOST_ROWS: i64 = 1000;
 
-const COLUMNS: &str = "j.id, j.principal, j.sandbox, j.session, j.log_file, j.cwd, j.command, j.spec, \
+pub(super) const COLUMNS: &str = "j.id, j.principal, j.sandbox, j.session, j.log_file, j.cwd, j.command, j.spec, \
     j.metadata, j.run_id, j.name, j.gpus, j.watch_id, j.created, a.number, a.nonce, a.state, a.process, \
     a.log_offset, a.is_stop_asked, a.starter_pid, a.starter_start, a.starter_boot, a.created AS begun, \
-    a.started, a.ended";
+    a.started, a.ended,
+    (SELECT log_offset FROM attempts WHERE job = j.id ORDER BY number LIMIT 1) AS log_begin";
 
 /// Each job with its last attempt.
-const ROWS: &str = "jobs j JOIN attempts a ON a.job = j.id
+pub(super) const ROWS: &str = "jobs j JOIN attempts a ON a.job = j.id
     AND a.number = (SELECT max(number) FROM attempts WHERE job = j.id)";
 
 /// The number of a watch.
@@ -128,6 +129,8 @@ pub struct JobRow {
     pub session: SessionName,
     /// Its log.
     pub log_file: String,
+    /// Where in the log its first attempt begins; before that stands what others wrote.
+    pub log_begin: Option<u64>,
     /// The working directory.
     pub cwd: Option<String>,
     /// The command, secrets masked.
@@ -348,31 +351,6 @@ impl Store {
         })
         .await
     }
-
-    /// Jobs of which the last attempt was over before a time and that nobody watches any more, the oldest first; of everybody
-    /// when no principal is named.
-    pub async fn old_jobs(
-        &self,
-        principal: Option<&str>,
-        sandbox: Option<&str>,
-        before: Duration,
-        most: usize,
-    ) -> Result<Vec<JobRow>, StoreError> {
-        let (principal, sandbox) = (principal.map(str::to_owned), sandbox.map(str::to_owned));
-        let most = i64::try_from(most).unwrap_or(MOST_ROWS).min(MOST_ROWS);
-        self.read(move |transaction| {
-            let query = format!(
-                "SELECT {COLUMNS} FROM {ROWS} WHERE a.ended <= ?1
-                AND NOT EXISTS (SELECT 1 FROM watches w WHERE w.job = j.id AND w.status = 'active')
-                AND (?2 IS NULL OR j.principal = ?2) AND (?3 IS NULL OR j.sandbox = ?3)
-                ORDER BY a.ended LIMIT ?4"
-            );
-            let mut statement = transaction.prepare(&query)?;
-            let values = params![milliseconds(before), principal, sandbox, most];
-            statement.query_map(values, read_row)?.collect()
-        })
-        .await
-    }
 }
 
 fn insert(transaction: &Transaction<'_>, new: &NewJob) -> rusqlite::Result<JobRow> {
@@ -447,8 +425,8 @@ pub(super) fn read_job(transaction: &Transaction<'_>, id: &JobId) -> rusqlite::R
     transaction.query_row(&query, [id.as_str()], read_row)
 }
 
-fn read_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
-    let time = |name: &str| row.get::<_, Option<i64>>(name);
+pub(super) fn read_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
+    let number = |name: &str| row.get::<_, Option<i64>>(name);
     let duration = |value: i64| Duration::from_millis(value.unsigned_abs());
     let pid: Option<u32> = row.get("starter_pid")?;
     let start: Option<i64> = row.get("starter_start")?;
@@ -459,18 +437,16 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
         nonce: checked(row, "nonce", |text: String| Nonce::parse(&text))?,
         state: from_json(row, "state")?.unwrap_or(JobState::Starting),
         process: from_json(row, "process")?,
-        log_offset: row
-            .get::<_, Option<i64>>("log_offset")?
-            .map(i64::unsigned_abs),
+        log_offset: number("log_offset")?.map(i64::unsigned_abs),
         is_stop_asked: row.get("is_stop_asked")?,
         starter: starter.map(|((pid, start), boot)| ProcessMark {
             pid,
             start: start.unsigned_abs(),
             boot,
         }),
-        created: time("begun")?.map_or(Duration::ZERO, duration),
-        started: time("started")?.map(duration),
-        ended: time("ended")?.map(duration),
+        created: number("begun")?.map_or(Duration::ZERO, duration),
+        started: number("started")?.map(duration),
+        ended: number("ended")?.map(duration),
     };
     Ok(JobRow {
         id: checked(row, "id", |text: String| JobId::parse(&text))?,
@@ -478,6 +454,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
         sandbox: row.get("sandbox")?,
         session: checked(row, "session", |text: String| SessionName::parse(&text))?,
         log_file: row.get("log_file")?,
+        log_begin: number("log_begin")?.map(i64::unsigned_abs),
         cwd: row.get("cwd")?,
         command: row.get("command")?,
         spec: row.get("spec")?,
@@ -486,7 +463,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
         name: row.get("name")?,
         gpus: row.get("gpus")?,
         watch_id: row.get::<_, Option<i64>>("watch_id")?.map(WatchId),
-        created: time("created")?.map_or(Duration::ZERO, duration),
+        created: number("created")?.map_or(Duration::ZERO, duration),
         attempt,
     })
 }

@@ -5,8 +5,17 @@ use std::time::Duration;
 use rusqlite::params;
 
 use super::columns::milliseconds;
-use super::jobs::MOST_ROWS;
-use super::{Store, StoreError};
+use super::jobs::{self, MOST_ROWS};
+use super::{JobRow, Store, StoreError};
+
+/// A watch `w` that still has something to do. One whose task is gone, and is not to be resumed, has not.
+const GOES_ON: &str = "w.status = 'active' AND NOT coalesce(
+    json_extract(w.history, '$.phase.phase') = 'interrupted'
+    AND json_extract(w.history, '$.phase.due') IS NULL, 0)";
+
+/// A watch `w` of which something is still to be told; that needs to know what was wanted of it.
+const TELLS: &str = "EXISTS (SELECT 1 FROM events e JOIN deliveries d ON d.event = e.id
+    WHERE e.watch = w.id AND d.status = 'pending')";
 
 /// How many watches there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,14 +65,44 @@ impl Store {
         .await
     }
 
-    /// Forgets watches that ended before a time, and events as old that are not to be told any more, a bounded number at
-    /// a time. Gives the numbers of the events, for they have files too.
+    /// Jobs of which the last attempt was over before a time and of which nobody will hear any more, the oldest first;
+    /// of everybody when no principal is named.
+    pub async fn old_jobs(
+        &self,
+        principal: Option<&str>,
+        sandbox: Option<&str>,
+        before: Duration,
+        most: usize,
+    ) -> Result<Vec<JobRow>, StoreError> {
+        let (principal, sandbox) = (principal.map(str::to_owned), sandbox.map(str::to_owned));
+        let most = i64::try_from(most).unwrap_or(MOST_ROWS).min(MOST_ROWS);
+        self.read(move |transaction| {
+            let query = format!(
+                "SELECT {} FROM {} WHERE a.ended <= ?1
+                AND NOT EXISTS (SELECT 1 FROM watches w WHERE w.job = j.id AND ({GOES_ON} OR {TELLS}))
+                AND (?2 IS NULL OR j.principal = ?2) AND (?3 IS NULL OR j.sandbox = ?3)
+                ORDER BY a.ended LIMIT ?4",
+                jobs::COLUMNS,
+                jobs::ROWS
+            );
+            let mut statement = transaction.prepare(&query)?;
+            let values = params![milliseconds(before), principal, sandbox, most];
+            statement.query_map(values, jobs::read_row)?.collect()
+        })
+        .await
+    }
+
+    /// Forgets watches that ended before a time or whose task was gone for good by then, and events as old that are not
+    /// to be told any more, a bounded number at a time. Gives the numbers of the events, for they have files too.
     pub async fn forget_old_watches(&self, before: Duration) -> Result<Vec<u64>, StoreError> {
         let before = milliseconds(before);
         self.commit(move |transaction| {
-            let change = "DELETE FROM watches WHERE id IN (SELECT id FROM watches
-                WHERE ended <= ?1 ORDER BY ended LIMIT ?2)";
-            transaction.execute(change, params![before, MOST_ROWS])?;
+            let change = format!(
+                "DELETE FROM watches WHERE id IN (SELECT w.id FROM watches w
+                WHERE (w.ended <= ?1 OR (w.status = 'active' AND w.interrupted <= ?1 AND NOT ({GOES_ON})))
+                AND NOT {TELLS} LIMIT ?2)"
+            );
+            transaction.execute(&change, params![before, MOST_ROWS])?;
             let query = "SELECT id FROM events e WHERE created <= ?1 AND NOT EXISTS
                 (SELECT 1 FROM deliveries d WHERE d.event = e.id AND d.status = 'pending')
                 ORDER BY created LIMIT ?2";
@@ -79,3 +118,7 @@ impl Store {
         .await
     }
 }
+
+#[cfg(test)]
+#[path = "upkeep_tests.rs"]
+mod tests;

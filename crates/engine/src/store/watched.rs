@@ -44,6 +44,21 @@ impl Store {
         .await
     }
 
+    /// Forgets an entry that no watch needs, and gives it, for it has secrets too.
+    pub async fn forget_unused_sandbox(
+        &self,
+        key: &str,
+    ) -> Result<Option<WatchedSandbox>, StoreError> {
+        let key = key.to_owned();
+        self.commit(move |transaction| {
+            let change = "DELETE FROM watched_sandboxes WHERE key = ?1
+                AND NOT EXISTS (SELECT 1 FROM watches WHERE entry = ?1)
+                RETURNING key, name, entry";
+            transaction.query_row(change, [key], read_row).optional()
+        })
+        .await
+    }
+
     /// Forgets entries from before a time that no watch needs any more, and gives them, for they have secrets too.
     pub async fn forget_unused_sandboxes(
         &self,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::job::{
-    Alarm, Checkpoint, JobSpecError, JobState, LogPart, Look, MOST_SEARCHED_BYTES, Observation,
-    UnknownReason, WatchSight, alarms_in,
+    Alarm, JobSpecError, JobState, LogPart, Look, MOST_SEARCHED_BYTES, Observation, UnknownReason,
+    WatchSight, alarms_in,
 };
 use remote_sandbox_core::output::clean_text;
 use remote_sandbox_core::secret::Mask;
@@ -115,10 +115,7 @@ fn first_look(task: &WatchedTask) -> Result<Look, JobSpecError> {
         None => LogPart::Last(FIRST_PART),
     };
     let look = look(task, part)?;
-    let order = &task.watch.order;
-    let command = order.checkpoint_command.clone().map(Checkpoint::Command);
-    let path = order.checkpoint_path.clone().map(Checkpoint::Path);
-    match command.or(path) {
+    match task.watch.order.checkpoint() {
         None => Ok(look),
         Some(checkpoint) => {
             let cwd = task.watch.cwd.as_deref().unwrap_or_default();

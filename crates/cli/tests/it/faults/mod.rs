@@ -20,4 +20,5 @@ mod secrets;
 mod sessions;
 mod shells;
 mod silence;
+mod stalled;
 mod ways;

@@ -100,7 +100,7 @@ async fn weakness_18_stopping_ends_the_whole_tree_and_says_what_it_ended() {
 #[case::resume(json!({"auto_resume": true}), "invalid_params", "resume_command")]
 #[case::webhook(json!({"webhook_url": "nonsense"}), "invalid_params", "webhook_url")]
 #[case::webhook_host(json!({"webhook_url": "https://hooks.example.org/x"}), "policy_denied", "hooks.example.org")]
-#[case::metadata_address(json!({"webhook_url": "http://169.254.169.254/"}), "policy_denied", "169.254.169.254")]
+#[case::metadata_address(json!({"webhook_url": "http://169.254.169.254/"}), "policy_denied", "link-local")]
 #[case::event_command(json!({"event_command": "true"}), "policy_denied", "event_command")]
 #[case::codex_command(json!({"codex_wakeup": true, "codex_command": "true"}), "policy_denied", "codex_command")]
 #[case::claude_command(json!({"claude_wakeup": true, "claude_command": "true"}), "policy_denied", "claude_command")]

@@ -7,8 +7,10 @@ mod leftovers;
 mod life;
 mod local;
 mod places;
+mod reading;
 mod watch_commands;
 mod watch_logins;
+mod watchdog_status;
 mod watches;
 
 pub(crate) use faults::slow_tmux;

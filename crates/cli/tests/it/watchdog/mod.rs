@@ -15,6 +15,7 @@ mod many;
 mod races;
 mod site;
 mod stored;
+mod weaknesses;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -297,6 +297,9 @@ struct JobReply<'a> {
     since_byte: u64,
     next_byte: u64,
     total_bytes: u64,
+    /// Bytes that were asked for but are not kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    omitted_bytes: Option<u64>,
     log_tail: &'a str,
 }
 
@@ -365,6 +368,7 @@ fn reply_of<'a>(report: &'a JobReport, ended: Option<&'a StopReport>) -> JobRepl
         reply.since_byte = reading.from;
         reply.next_byte = reading.next;
         reply.total_bytes = reading.total;
+        reply.omitted_bytes = Some(reading.missing).filter(|missing| *missing > 0);
         reply.log_tail = &reading.text;
     }
     if let Some(ended) = ended {

@@ -22,7 +22,7 @@ pub use sync::{sync_plan, sync_result};
 pub use transfers::{transfer_status, transfer_statuses};
 pub use watch::{event_list, status_of, watch_added, watch_list};
 pub use watch_progress::watch_progress;
-pub use watch_row::{event_json, watch_json, watchdog_status};
+pub use watch_row::{dead_letter_json, event_json, watch_json, watchdog_status};
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use remote_sandbox_core::job::{CheckpointFormat, Phase, shown_webhook};
 use remote_sandbox_core::service::ServiceKind;
 use remote_sandbox_engine::engine::WatchdogReport;
-use remote_sandbox_engine::store::{EventRow, WatchRow};
+use remote_sandbox_engine::store::{DeadLetter, EventRow, WatchRow};
 use serde_json::{Map, Value, json};
 
 /// What is told when nobody would notice anything.
@@ -160,6 +160,19 @@ pub fn event_json(event: &EventRow) -> Value {
         "summary": event.summary,
         "created_ts": event.created.as_secs(),
         "payload": event.payload,
+    })
+}
+
+/// An event that could not be told by one way.
+pub fn dead_letter_json(letter: &DeadLetter) -> Value {
+    json!({
+        "event_id": letter.event.id,
+        "watch_id": letter.event.watch.number(),
+        "event_type": letter.event.event_type,
+        "created_ts": letter.event.created.as_secs(),
+        "channel": letter.channel,
+        "tries": letter.tries,
+        "error": letter.error,
     })
 }
 

@@ -10,13 +10,19 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::background::yes;
-use super::watch_row::watchdog_status;
+use super::watch_row::{dead_letter_json, watchdog_status};
 use super::{Definition, Label, Nature};
 use crate::mcp::render::Reply;
 
 /// What is told where nothing was done.
 const TURNED_OFF: &str =
     "the watchdog is turned off by REMOTE_SANDBOX_WATCHDOG or the configuration; nothing was done";
+
+/// What is told where nothing can be set up for later.
+const NOTHING_AHEAD: &str = "without a service manager there is nothing to set up ahead; start_now=true starts the watchdog as a process of its own";
+
+/// Most events that could not be told in a status; the command `events --dead` shows more.
+const MOST_DEAD_LETTERS: usize = 10;
 
 pub(super) fn definitions() -> Vec<Definition> {
     vec![
@@ -67,7 +73,12 @@ async fn status(engine: Arc<Engine>, context: CallContext, _: NoParams) -> Resul
         true => "the watchdog does not run",
         false => "the watchdog runs",
     };
-    Ok(Reply::new(watchdog_status(&report), verdict))
+    let mut reply = watchdog_status(&report);
+    if report.counts.dead_deliveries > 0 {
+        let letters = engine.dead_letters(&context, MOST_DEAD_LETTERS).await?;
+        reply["dead_letters"] = letters.iter().map(dead_letter_json).collect();
+    }
+    Ok(Reply::new(reply, verdict))
 }
 
 async fn install(
@@ -82,6 +93,12 @@ async fn install(
     reply["persisted_sandboxes"] =
         json!({ "config_path": report.store, "sandbox_count": change.kept_entries });
     reply["status"] = watchdog_status(&report);
+    let is_there = reply["status"]["service"]["installed"] != json!(false);
+    if change.done.is_some() && !is_there {
+        reply["installed"] = json!(false);
+        reply["note"] = json!(NOTHING_AHEAD);
+        return Ok(Reply::new(reply, "nothing was installed"));
+    }
     Ok(Reply::new(reply, verdict(&change, "installed")))
 }
 
