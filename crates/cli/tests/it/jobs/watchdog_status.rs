@@ -2,10 +2,11 @@
 
 use std::process::Command;
 
+use remote_sandbox_testkit::wait::wait_until;
 use serde_json::{Value, json};
 
 use super::watches::advanced;
-use super::{Host, end_of, started};
+use super::{Host, LIMIT, end_of, started};
 use crate::support::{entry, program, state};
 
 /// Makes all deliveries of the store dead ones.
@@ -35,11 +36,15 @@ async fn event_that_could_not_be_told_is_listed_and_in_the_status() {
         assert!(output.status.success(), "{words:?}: {said}");
         String::from_utf8(output.stdout).unwrap()
     };
-    let quiet = json!({"ensure_watchdog": false, "notify_local": false});
+    let quiet = json!({"ensure_watchdog": false, "notify_local": false, "interval_s": 1});
     let job = started(&client, "true", quiet).await;
     end_of(&client, &job["task_id"]).await;
     assert!(!run(&["events", "--dead"]).contains("completed"));
-    run(&["watchdog", "run", "--once", "--lease", "3"]);
+    let is_told = || {
+        run(&["watchdog", "run", "--once", "--lease", "3"]);
+        run(&["events"]).contains("completed")
+    };
+    assert!(wait_until(LIMIT, is_told).await);
     let status = client.call_tool("get_watchdog_status", json!({})).await;
     assert!(status.json.get("dead_letters").is_none(), "{}", status.text);
     let store = state(&client).join("store.sqlite3");
