@@ -166,10 +166,12 @@ impl Look {
 /// Builds the one script for all these tasks; their numbers in the answer are their places here.
 pub fn check_script(looks: &[Look], mark: &RunToken) -> String {
     let mut script = String::with_capacity(8 * 1024 + looks.len() * 256);
-    let _ = writeln!(script, "{{\n_rm={mark}");
+    let is_foreign = looks.iter().any(|look| look.subject == Subject::Foreign);
+    let foreign = if is_foreign { "yes" } else { "" };
+    let _ = writeln!(script, "{{\n_rm={mark} _rforeign={foreign}");
     script.push_str(&bare(COMMON));
-    script.push_str(&bare(TMUX));
-    if looks.iter().any(|look| look.subject == Subject::Foreign) {
+    if is_foreign {
+        script.push_str(&bare(TMUX));
         script.push_str(&bare(CLAIM));
     }
     if looks.iter().any(|look| look.gap.is_some()) {

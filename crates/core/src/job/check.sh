@@ -1,4 +1,5 @@
-# Looks at many jobs of this host. Given above: _rm mark; below stands one line for each job.
+# Looks at many jobs of this host. Given above: _rm mark, _rforeign (yes when one of them is seen by its session alone);
+# below stands one line for each job.
 exec </dev/null
 _rspent=0
 
@@ -46,7 +47,11 @@ figures() {
 }
 
 last_bytes() { tail -c "$_rmost" "$_rlog"; }
-bytes_since() { tail -c "+$((_rfrom + 1))" "$_rlog" | head -c "$_rmost"; }
+bytes_since() {
+  # Most logs have nothing new when they are looked at.
+  [ -z "$_rsize" ] || [ "$_rsize" -gt "$_rfrom" ] || return 0
+  tail -c "+$((_rfrom + 1))" "$_rlog" | head -c "$_rmost"
+}
 first_bytes() { head -c "$2" "$1"; }
 
 # The runner has written down which part of the log it gave back to the disk; nothing but zeros is read there.
@@ -217,7 +222,7 @@ _ri=host
 field "boot:$_rboot"
 field "node:$_rnode"
 field "now:$(date +%s 2>/dev/null)"
-if command -v tmux >/dev/null 2>&1 && list_sessions; then
+if [ -n "$_rforeign" ] && command -v tmux >/dev/null 2>&1 && list_sessions; then
   field "tmux:yes"
   sessions() { printf '%s\n' "$_rsessions" | head -c 65536; }
   blob sessions sessions

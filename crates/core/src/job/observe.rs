@@ -63,14 +63,14 @@ pub enum ExitReading {
     Fault(ExitFault),
 }
 
-/// Whether there is a tmux session of exactly that name.
+/// Whether there is a tmux session of exactly that name, by which tasks of others are seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionSight {
     /// There is.
     Present,
     /// There is not.
     Absent,
-    /// The host has no tmux.
+    /// The host has no tmux, or was not asked.
     NoTmux,
 }
 

@@ -140,7 +140,8 @@ async fn logs_follow_a_job_that_has_no_log_yet_to_its_end() {
     let mut start = Follower::start(person.command_via(proxy.port(), &words));
     assert!(wait_until(LIMIT, || person.only_job().is_some()).await);
     let id = person.only_job().unwrap();
-    let mut follow = Follower::start(person.command(&["job", "logs", "-f", &id]));
+    let words = ["job", "logs", "-f", &id];
+    let mut follow = Follower::start(person.command_via(proxy.port(), &words));
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert!(start.follows(), "the start is under way");
     assert!(follow.follows(), "the job is not over, it has not begun");

@@ -250,7 +250,7 @@ async fn f66_second_call_for_the_same_pair_finds_the_first(#[case] way: Way) {
 async fn f66_another_sync_to_the_same_target_is_refused_while_one_works(#[case] way: Way) {
     let stage = Stage::with_large_calls().await;
     stage.write(way, "large", Random::new(6).bytes(9_000_000));
-    stage.proxy.trickle(Some(3_000_000));
+    stage.proxy.trickle(Some(900_000));
     let first = stage.begin(way, json!({})).await;
     let moves = || {
         !stage.client.notifications_for(first).is_empty()
@@ -277,7 +277,7 @@ async fn f66_another_sync_to_the_same_target_is_refused_while_one_works(#[case] 
 async fn f66_sync_of_the_same_pair_the_other_way_is_refused_before_it_looks(#[case] way: Way) {
     let stage = Stage::with_large_calls().await;
     stage.write(way, "large", Random::new(6).bytes(9_000_000));
-    stage.proxy.trickle(Some(3_000_000));
+    stage.proxy.trickle(Some(900_000));
     let first = stage.begin(way, json!({})).await;
     assert!(wait_until(LIMIT, || !unfinished(stage.target(way)).is_empty()).await);
     let back = match way {
