@@ -95,7 +95,7 @@ async fn watchdog_that_a_job_set_up_outlives_the_server_is_shown_and_is_ended() 
 
     client.close_stdin().await;
     assert!(client.wait_exit(LIMIT).await.is_some());
-    let status = home.said("status");
+    let status = &home.said("status")["service"];
     assert_eq!(status["running"], true, "{status}");
     assert_eq!(status["pid"], dogs[0], "{status}");
     assert_eq!(status["kind"], "detached", "{status}");
@@ -114,6 +114,6 @@ async fn watchdog_that_a_job_set_up_outlives_the_server_is_shown_and_is_ended() 
     let removed = home.said("uninstall");
     assert_eq!(removed["removed"], json!(["detached"]), "{removed}");
     assert!(wait_until(LIMIT, || home.dogs().is_empty()).await);
-    let status = home.said("status");
+    let status = &home.said("status")["service"];
     assert_eq!(status["running"], false, "{status}");
 }
