@@ -1,8 +1,8 @@
 use remote_sandbox_core::job::{HostWord, LostReason, ProcessIdentity, SessionName};
 use tempfile::TempDir;
 
-use super::super::testing::order;
-use super::super::{BegunResume, JobRow, NewAttempt, NewJob, NewWatch, ResumeOrder};
+use super::super::testing::new_job;
+use super::super::{BegunResume, JobRow, NewAttempt, ResumeOrder};
 use super::*;
 
 fn id() -> JobId {
@@ -31,25 +31,7 @@ fn process() -> ProcessIdentity {
 async fn store() -> (TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path()).await.unwrap();
-    let new = NewJob {
-        id: id(),
-        principal: "local".to_owned(),
-        sandbox: "box".to_owned(),
-        session: SessionName::for_job(&id()),
-        log_file: "/l".to_owned(),
-        cwd: None,
-        command: "make".to_owned(),
-        spec: "{}".to_owned(),
-        metadata: None,
-        run_id: None,
-        name: None,
-        watch: Some(NewWatch {
-            order: order(),
-            entry: None,
-        }),
-        nonce: word(1),
-        starter: None,
-    };
+    let new = new_job(1);
     store.begin_job(new).await.unwrap();
     let lost = JobState::Lost {
         reason: LostReason::ProcessGone,

@@ -1,33 +1,11 @@
 use remote_sandbox_core::job::{HostWord, LostReason};
 use tempfile::TempDir;
 
-use super::super::testing::order;
+use super::super::testing::new_job as new;
 use super::*;
 
 fn id(number: u8) -> JobId {
     JobId::from_uuid_bytes([number; 16])
-}
-
-fn new(number: u8) -> NewJob {
-    NewJob {
-        id: id(number),
-        principal: "local".to_owned(),
-        sandbox: "box".to_owned(),
-        session: SessionName::for_job(&id(number)),
-        log_file: "~/.codex_logs/x.log".to_owned(),
-        cwd: None,
-        command: "make".to_owned(),
-        spec: "{}".to_owned(),
-        metadata: None,
-        run_id: None,
-        name: None,
-        watch: Some(NewWatch {
-            order: order(),
-            entry: None,
-        }),
-        nonce: Nonce::from_bytes([number; 16]),
-        starter: None,
-    }
 }
 
 fn process(pid: u32) -> ProcessIdentity {

@@ -178,7 +178,7 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 #[cfg(test)]
 #[path = "damage_tests.rs"]

@@ -1,8 +1,8 @@
-use remote_sandbox_core::job::{JobId, Nonce, SessionName};
+use remote_sandbox_core::job::JobId;
 use tempfile::TempDir;
 
-use super::super::testing::order;
-use super::super::{NewJob, NewWatch, WatchId};
+use super::super::WatchId;
+use super::super::testing::new_job;
 use super::*;
 
 async fn store() -> (TempDir, Store) {
@@ -13,26 +13,8 @@ async fn store() -> (TempDir, Store) {
 
 /// A job that was over long ago, and its watch.
 async fn old_job(store: &Store) -> (JobId, WatchId) {
-    let id = JobId::from_uuid_bytes([7; 16]);
-    let new = NewJob {
-        id: id.clone(),
-        principal: "local".to_owned(),
-        sandbox: "box".to_owned(),
-        session: SessionName::for_job(&id),
-        log_file: "/l".to_owned(),
-        cwd: None,
-        command: "make".to_owned(),
-        spec: "{}".to_owned(),
-        metadata: None,
-        run_id: None,
-        name: None,
-        watch: Some(NewWatch {
-            order: order(),
-            entry: None,
-        }),
-        nonce: Nonce::from_bytes([7; 16]),
-        starter: None,
-    };
+    let new = new_job(7);
+    let id = new.id.clone();
     let row = store.begin_job(new).await.unwrap();
     run(store, "UPDATE attempts SET ended = 1000").await;
     (id, row.watch_id.unwrap())

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use remote_sandbox_core::config::{Environment, Sources, WatchdogSettings, resolve};
-use remote_sandbox_core::job::{JobId, LostReason, Nonce, SessionName, WatchHistory, WatchPolicy};
+use remote_sandbox_core::job::{JobId, LostReason, Nonce, WatchHistory};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::{Deliver, Options, USUAL_LEASE};
 use super::*;
 use crate::engine::Engine;
-use crate::store::{BegunResume, NewAttempt, NewJob, NewWatch, ProcessMark, ResumeOrder, Store};
+use crate::store::{BegunResume, NewAttempt, NewJob, ProcessMark, ResumeOrder, Store, testing};
 
 /// An engine that knows a sandbox behind which nobody listens.
 fn engine(home: &Path) -> Arc<Engine> {
@@ -31,40 +31,11 @@ fn engine(home: &Path) -> Arc<Engine> {
 }
 
 fn new_job(number: u8) -> NewJob {
-    let id = JobId::from_uuid_bytes([number; 16]);
-    let order = json!({
-        "ensure_watchdog": false,
-        "policy": WatchPolicy::default(),
-        "resume": {"command": "again", "plan": null},
-        "checkpoint_path": null,
-        "checkpoint_command": null,
-        "checkpoint_format": "text",
-        "max_log_lines": 80,
-        "webhook_url": null,
-        "event_command": null,
-        "notify_local": false,
-        "codex_wakeup": false,
-        "codex_command": null,
-    });
     let spec = json!({"cwd": null, "log_file": "", "gpus": "", "max_log_bytes": 0, "watch": null});
     NewJob {
-        session: SessionName::for_job(&id),
-        id,
-        principal: "local".to_owned(),
         sandbox: "dead".to_owned(),
-        log_file: "/l".to_owned(),
-        cwd: None,
-        command: "make".to_owned(),
         spec: spec.to_string(),
-        metadata: None,
-        run_id: None,
-        name: None,
-        watch: Some(NewWatch {
-            order: serde_json::from_value(order).unwrap(),
-            entry: None,
-        }),
-        nonce: Nonce::from_bytes([number; 16]),
-        starter: None,
+        ..testing::new_job(number)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `jobs` and `job` on the command line.
 
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use remote_sandbox_testkit::wait::wait_until;
@@ -8,6 +8,7 @@ use remote_sandbox_testkit::{Direction, FaultProxy, McpClient, process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::beside::Beside;
 use super::{Ends, Host, LIMIT};
 use crate::support::{entry, entry_via, program, ready};
 
@@ -73,43 +74,6 @@ impl Person {
     }
 }
 
-/// Somebody who follows a log.
-struct Follower(Option<Child>);
-
-impl Follower {
-    fn start(mut command: Command) -> Self {
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Follower(Some(child.spawn().unwrap()))
-    }
-
-    /// Whether it still follows.
-    fn follows(&mut self) -> bool {
-        let child = self.0.as_mut().unwrap();
-        child.try_wait().unwrap().is_none()
-    }
-
-    /// What it has printed when it ends by itself.
-    async fn end(mut self) -> Output {
-        let child = self.0.take().unwrap();
-        let pid = child.id();
-        let ending = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap());
-        let ended = tokio::time::timeout(LIMIT * 2, ending).await;
-        if ended.is_err() {
-            process::kill_and_wait(&[pid]);
-        }
-        ended.unwrap().unwrap()
-    }
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 fn assert_followed(followed: &Output, log: &[u8], end: &str) {
     let errors = String::from_utf8_lossy(&followed.stderr);
     assert!(followed.status.success(), "{errors}");
@@ -137,14 +101,14 @@ async fn logs_follow_a_job_that_has_no_log_yet_to_its_end() {
         "--",
         "echo up; sleep 1; exit 5",
     ];
-    let mut start = Follower::start(person.command_via(proxy.port(), &words));
+    let mut start = Beside::start(person.command_via(proxy.port(), &words));
     assert!(wait_until(LIMIT, || person.only_job().is_some()).await);
     let id = person.only_job().unwrap();
     let words = ["job", "logs", "-f", &id];
-    let mut follow = Follower::start(person.command_via(proxy.port(), &words));
+    let mut follow = Beside::start(person.command_via(proxy.port(), &words));
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    assert!(start.follows(), "the start is under way");
-    assert!(follow.follows(), "the job is not over, it has not begun");
+    assert!(start.runs(), "the start is under way");
+    assert!(follow.runs(), "the job is not over, it has not begun");
     proxy.thaw();
     assert!(start.end().await.status.success());
     let followed = follow.end().await;
@@ -177,11 +141,11 @@ async fn logs_follow_when_the_link_is_lost_while_a_job_is_adopted() {
     for more in [4_000, 8_000, 12_000] {
         proxy.cut_each_after(Some(login + more), Direction::ToServer);
         let mut follow =
-            Follower::start(person.command_via(proxy.port(), &["job", "logs", "-f", &id]));
+            Beside::start(person.command_via(proxy.port(), &["job", "logs", "-f", &id]));
         tokio::time::sleep(Duration::from_millis(1200)).await;
-        assert!(follow.follows(), "it gave up at a link that is cut");
+        assert!(follow.runs(), "it gave up at a link that is cut");
     }
-    let follow = Follower::start(person.command_via(proxy.port(), &["job", "logs", "-f", &id]));
+    let follow = Beside::start(person.command_via(proxy.port(), &["job", "logs", "-f", &id]));
     tokio::time::sleep(Duration::from_millis(500)).await;
     proxy.cut_each_after(None, Direction::ToServer);
     proxy.close_all();
@@ -302,7 +266,7 @@ async fn logs_follow_across_broken_links_without_losing_or_repeating_a_byte() {
     let lines = "for n in $(seq 1 1500); do echo \"line $n\"; [ $((n % 10)) != 0 ] || sleep 0.04; done; printf 'no end'";
     let job = person.start(lines);
     let id = job["task_id"].as_str().unwrap().to_owned();
-    let follow = Follower::start(person.command(&["job", "logs", "-f", &id]));
+    let follow = Beside::start(person.command(&["job", "logs", "-f", &id]));
     for _ in 0..3 {
         tokio::time::sleep(Duration::from_millis(900)).await;
         person.host.sshd.kill_sessions();

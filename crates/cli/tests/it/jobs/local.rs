@@ -1,12 +1,13 @@
 //! Jobs in sandboxes on this machine.
 
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use remote_sandbox_testkit::process;
 use remote_sandbox_testkit::wait::wait_until;
 use serde_json::json;
 
+use super::beside::Beside;
 use super::{LIMIT, check, end_of, started};
 use crate::local::support::{Local, Setup};
 use crate::support::program;
@@ -45,51 +46,24 @@ async fn job_of_a_local_sandbox_outlives_the_server_and_ends_with_the_sandbox() 
     assert!(wait_until(LIMIT, || !running()).await, "{last}");
 }
 
-/// A program of ours beside a server with local sandboxes; it ends with the test.
-struct Beside(Option<Child>);
-
-impl Beside {
-    fn start(local: &Local, words: &[&str]) -> Self {
-        let child = Command::new(program())
-            .args(words)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", local.home())
-            .env("REMOTE_SANDBOX_MCP_HOME", local.server.state())
-            .env("REMOTE_SANDBOX_WATCHDOG", "off")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        Beside(Some(child.unwrap()))
-    }
-
-    /// A watchdog that has no configuration of its own.
-    fn watchdog(local: &Local) -> Self {
-        let words = ["watchdog", "run", "--loop-sleep", "0.2", "--lease", "5"];
-        Beside::start(local, &words)
-    }
-
-    /// What it has printed when it ends by itself.
-    async fn end(mut self) -> Output {
-        let child = self.0.take().unwrap();
-        let pid = child.id();
-        let ending = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap());
-        let ended = tokio::time::timeout(LIMIT * 2, ending).await;
-        if ended.is_err() {
-            process::kill_and_wait(&[pid]);
-        }
-        ended.unwrap().unwrap()
-    }
+/// A program of ours beside a server with local sandboxes.
+fn beside(local: &Local, words: &[&str]) -> Beside {
+    let mut command = Command::new(program());
+    command
+        .args(words)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", local.home())
+        .env("REMOTE_SANDBOX_MCP_HOME", local.server.state())
+        .env("REMOTE_SANDBOX_WATCHDOG", "off")
+        .stdin(Stdio::null());
+    Beside::start(command)
 }
 
-impl Drop for Beside {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
+/// A watchdog that has no configuration of its own.
+fn watchdog_beside(local: &Local) -> Beside {
+    let words = ["watchdog", "run", "--loop-sleep", "0.2", "--lease", "5"];
+    beside(local, &words)
 }
 
 fn watched(resume: &str) -> serde_json::Value {
@@ -106,12 +80,12 @@ async fn logs_follow_a_local_job_whose_supervisor_is_killed_into_its_resume() {
     let resume = "for n in 1 2 3; do echo \"again $n\"; sleep 0.3; done; exit 4";
     let job = started(&local.client, first, watched(resume)).await;
     let id = job["task_id"].as_str().unwrap();
-    let follow = Beside::start(&local, &["job", "logs", "-f", id]);
+    let follow = beside(&local, &["job", "logs", "-f", id]);
     let log = std::path::PathBuf::from(job["log_file"].as_str().unwrap());
     let written = || std::fs::metadata(&log).map_or(0, |found| found.len());
     assert!(wait_until(LIMIT, || written() > 500).await);
     process::kill_and_wait(&[local.server.supervisor("local")]);
-    let _watchdog = Beside::watchdog(&local);
+    let _watchdog = watchdog_beside(&local);
     let followed = follow.end().await;
     let errors = String::from_utf8_lossy(&followed.stderr);
     assert!(followed.status.success(), "{errors}");
@@ -140,7 +114,7 @@ async fn watchdog_looks_at_a_local_job_with_the_settings_it_was_started_with() {
     let mut pids = process::with_command_line(&runner);
     pids.extend(running());
     // It has neither this configuration nor another one.
-    let watchdog = Beside::watchdog(&local);
+    let watchdog = watchdog_beside(&local);
     let task = json!({"task_id": job["task_id"]});
     // It would tell by now that it cannot look at it.
     tokio::time::sleep(Duration::from_secs(3)).await;

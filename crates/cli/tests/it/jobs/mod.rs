@@ -1,5 +1,6 @@
 //! Background jobs: the true binary, a real sshd and real tmux.
 
+mod beside;
 mod command_line;
 mod commands;
 mod faults;
