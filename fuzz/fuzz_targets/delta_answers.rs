@@ -4,14 +4,14 @@
 
 use libfuzzer_sys::fuzz_target;
 use remote_sandbox_core::delta::{
-    BlockLength, Instruction, MOST_RANGES, Matcher, SignatureReader, parse_apply, parse_ranges,
+    BlockLength, Instruction, MOST_RANGES, Matcher, SignatureReader, parse_ranges, parse_rebuild,
 };
 use remote_sandbox_core::ids::RunToken;
 
 fuzz_target!(|input: (u64, u16, &[u8], &[u8])| {
     let (size, piece, bytes, content) = input;
     let mark = RunToken::from_uuid_bytes([7; 16]);
-    let _ = parse_apply(&mark, bytes);
+    let _ = parse_rebuild(&mark, bytes);
     if let Some(ranges) = parse_ranges(&mark, bytes) {
         assert!(ranges.hashes.len() as u64 <= MOST_RANGES.min(bytes.len() as u64));
     }
@@ -33,8 +33,9 @@ fuzz_target!(|input: (u64, u16, &[u8], &[u8])| {
     let old_bytes = signature.size_bytes();
     let mut told = 0;
     let mut count = |instruction: Instruction| match instruction {
-        Instruction::Copy { offset, length } => {
-            assert!(offset + length <= old_bytes);
+        Instruction::Copy { from, to, length } => {
+            assert!(from + length <= old_bytes);
+            assert_eq!(to, told);
             told += length;
         }
         Instruction::Data { offset, length } => {

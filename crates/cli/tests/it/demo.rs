@@ -96,7 +96,6 @@ fn demo_shows_every_step_and_leaves_nothing_behind() {
         "| ok: nothing lies below two".to_owned(),
         "| 62 primes up to 300, the largest is 293".to_owned(),
         "exec_bash_background: exec sh train.sh".to_owned(),
-        ": lost\n".to_owned(),
         "ok the watchdog found it gone and resumed it after step ".to_owned(),
         format!("  claude mcp add remote-sandbox -- {program}\n"),
         format!("  codex mcp add remote-sandbox -- {program}\n"),

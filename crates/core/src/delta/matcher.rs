@@ -1,6 +1,6 @@
 //! Finds the blocks of an old file in new content.
 
-use super::rolling::{Roller, Sum};
+use super::rolling::{Checksum, Roller, Sum};
 use super::signature::{Block, Signature};
 
 /// How the next part of the new file comes about.
@@ -9,7 +9,9 @@ pub enum Instruction {
     /// It is a part of the old file.
     Copy {
         /// Where that part begins in the old file.
-        offset: u64,
+        from: u64,
+        /// Where it begins in the new one; mostly the same place.
+        to: u64,
         /// Its length.
         length: u64,
     },
@@ -43,6 +45,8 @@ pub struct Matcher {
     expected: Option<u32>,
     /// What may still grow.
     pending: Option<Instruction>,
+    /// The sum of all that is a part of the old file and stands at another place there.
+    moved: Checksum,
 }
 
 impl Matcher {
@@ -60,6 +64,7 @@ impl Matcher {
             found_to: 0,
             expected: None,
             pending: None,
+            moved: Checksum::new(),
         }
     }
 
@@ -80,34 +85,65 @@ impl Matcher {
 
     /// Takes the next content; tells what is certain by now.
     pub fn feed(&mut self, content: &[u8], tell: &mut impl FnMut(Instruction)) {
+        let content = self.pass_over(content, tell);
         self.held.extend_from_slice(content);
-        while let Some(window) = self.held.get(self.at..self.at + self.block) {
+        // Taken out for as long as its windows are looked at.
+        let held = std::mem::take(&mut self.held);
+        while let Some(window) = held.get(self.at..self.at + self.block) {
             if let Some(number) = look(&self.signature, &mut self.sum, self.expected, window) {
-                self.tell_data(tell);
-                self.tell_copy(number, self.block as u64, tell);
-                self.step(self.block);
-                self.sum = None;
-                let next = number + 1;
-                self.expected = (next < self.signature.whole_blocks()).then_some(next);
+                self.found(number, window, tell);
+                self.at += self.block;
                 continue;
             }
             self.expected = None;
-            if !self.roll() {
+            if !self.roll(&held) {
                 break;
             }
         }
+        self.held = held;
         // Nothing before the window is needed any more.
         self.tell_data(tell);
         self.held.drain(..self.at);
         self.at = 0;
     }
 
+    /// Goes over blocks that follow each other as they did, which is most of an edited file, without taking them in; gives
+    /// what is left.
+    fn pass_over<'a>(
+        &mut self,
+        mut content: &'a [u8],
+        tell: &mut impl FnMut(Instruction),
+    ) -> &'a [u8] {
+        while self.held.is_empty()
+            && let Some(number) = self.expected
+            && let Some((window, rest)) = content.split_at_checked(self.block)
+            && self.signature.is_block(number, window)
+        {
+            self.found(number, window, tell);
+            content = rest;
+        }
+        content
+    }
+
+    /// A block stands at the window.
+    fn found(&mut self, number: u32, window: &[u8], tell: &mut impl FnMut(Instruction)) {
+        if u64::from(number) * self.block as u64 != self.place {
+            self.moved.update(window);
+        }
+        self.tell_data(tell);
+        self.tell_copy(number, self.block as u64, tell);
+        self.place += self.block as u64;
+        self.sum = None;
+        let next = number + 1;
+        self.expected = (next < self.signature.whole_blocks()).then_some(next);
+    }
+
     /// Moves the window to where its sum may be one of a block; false when the content ends before.
-    fn roll(&mut self) -> bool {
+    fn roll(&mut self, held: &[u8]) -> bool {
         let Some(mut sum) = self.sum else {
             return false;
         };
-        let behind = self.held.get(self.at..).unwrap_or_default();
+        let behind = held.get(self.at..).unwrap_or_default();
         let ahead = behind.get(self.block..).unwrap_or_default();
         let mut moved = 0;
         let mut found = false;
@@ -124,8 +160,9 @@ impl Matcher {
         found
     }
 
-    /// Ends the content: the short block at the end of the old file may stand at the end of the new one.
-    pub fn finish(mut self, tell: &mut impl FnMut(Instruction)) {
+    /// Ends the content: the short block at the end of the old file may stand at the end of the new one. Gives the sum of
+    /// all that is copied to another place.
+    pub fn finish(mut self, tell: &mut impl FnMut(Instruction)) -> Checksum {
         let left = self.held.len() - self.at;
         let rest = self.signature.rest();
         let last = self.signature.whole_blocks();
@@ -137,6 +174,10 @@ impl Matcher {
         if is_last {
             self.step(left - rest);
             self.tell_data(tell);
+            if u64::from(last) * self.block as u64 != self.place {
+                self.moved
+                    .update(self.held.get(self.at..).unwrap_or_default());
+            }
             self.tell_copy(last, rest as u64, tell);
         } else {
             self.step(left);
@@ -145,6 +186,7 @@ impl Matcher {
         if let Some(instruction) = self.pending {
             tell(instruction);
         }
+        self.moved
     }
 
     fn step(&mut self, bytes: usize) {
@@ -176,21 +218,25 @@ impl Matcher {
     }
 
     fn tell_copy(&mut self, number: u32, length: u64, tell: &mut impl FnMut(Instruction)) {
-        let from = u64::from(number) * self.block as u64;
+        let start = u64::from(number) * self.block as u64;
+        let place = self.told;
         self.told += length;
         self.found_to = self.told;
         self.pending = match self.pending {
             Some(Instruction::Copy {
-                offset,
+                from,
+                to,
                 length: before,
-            }) if offset + before == from => Some(Instruction::Copy {
-                offset,
+            }) if from + before == start => Some(Instruction::Copy {
+                from,
+                to,
                 length: before + length,
             }),
             earlier => {
                 earlier.into_iter().for_each(&mut *tell);
                 Some(Instruction::Copy {
-                    offset: from,
+                    from: start,
+                    to: place,
                     length,
                 })
             }

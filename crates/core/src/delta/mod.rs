@@ -1,35 +1,39 @@
 //! What changed inside a large file, found without sending it, and the hashes by which unfinished ones are continued.
 //!
-//! The host says a sum and a hash for each block of the file it has ([`signature_script`]). The new content is gone
+//! One program on the host does its part ([`rebuild_script`]). It says a sum and a hash for each block of the file it has,
+//! and puts each block into a second file, where it stood in the first. The new content is gone
 //! through here, byte by byte, for places where such a block stands ([`Matcher`]), so that insertions and deletions do
-//! not move everything behind them out of reach. What comes of it are instructions: copy this part of the old file, then
-//! take these new bytes. A program on the host carries them out into a second file and checks that the
-//! old one is still what it was and that the sum of the whole is right ([`apply_script`]). All three work at the same time:
-//! the search begins while the host still tells its blocks, and the host builds while it goes on. Memory here is bounded by
-//! the number of blocks, not by the size of the file.
+//! not move everything behind them out of reach. What comes of it are instructions: this part stays, copy that part of the
+//! old file to another place, take these new bytes here. What stays needs no second look, for it is what was hashed; of
+//! what was copied the program checks the sum, and that the old file is still what it was. All of it goes on at the same
+//! time: the search begins while the host still tells its blocks, and the host builds while it goes on. Memory here is
+//! bounded by the number of blocks, not by the size of the file.
 
-mod apply;
 mod matcher;
 mod ranges;
+mod rebuild;
 mod rolling;
 mod signature;
 
-pub use apply::{
-    ApplyRequest, ApplyVerdict, apply_script, copy_frame, data_head, end_frame, parse_apply,
-};
 pub use matcher::{Instruction, Matcher};
 pub use ranges::{
     MOST_RANGES, RANGE_BYTES, RangeDigest, RangeHashes, parse_ranges, range_hashes_script,
 };
+pub use rebuild::{
+    RebuildRequest, RebuildVerdict, copy_frame, data_head, end_frame, parse_rebuild, rebuild_script,
+};
 pub use rolling::Checksum;
 pub use signature::{
     Block, BlockLength, MOST_BLOCKS, OldStamp, Signature, SignatureError, SignatureReader,
-    signature_script,
 };
 
 #[cfg(test)]
 #[path = "delta_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "host_tests.rs"]
+mod host_tests;
 
 use crate::ids::RunToken;
 use crate::sync::scan::assignment;

@@ -26,9 +26,15 @@ impl Sum {
     }
 }
 
-/// The sum of a whole file, which is made piece by piece.
+/// A sum that is made piece by piece.
 #[derive(Clone, Default)]
 pub struct Checksum(simd_adler32::Adler32);
+
+impl std::fmt::Debug for Checksum {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Checksum({:08x})", self.value())
+    }
+}
 
 impl Checksum {
     /// The sum of nothing.

@@ -1,16 +1,12 @@
 //! The sums and hashes of the blocks of a file on a host.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
 use super::rolling::Sum;
-use super::{MOST_NOISE, beginning, position};
+use super::{MOST_NOISE, position};
 use crate::ids::RunToken;
-use crate::shell::quote;
-
-const PROGRAM: &str = include_str!("signature.py");
 
 /// Most blocks that a file is cut into.
 pub const MOST_BLOCKS: u64 = 131_072;
@@ -79,18 +75,6 @@ impl OldStamp {
     }
 }
 
-/// Builds the script that tells the sums and hashes of a file; it needs `python3`.
-pub fn signature_script(path: &[u8], block: BlockLength, mark: &RunToken) -> String {
-    let mut script = beginning(mark, &[("file", path)]);
-    let _ = writeln!(
-        script,
-        "exec python3 -S -c {} \"$file\" {} \"$m\"\nexit 127\n}}",
-        quote(PROGRAM),
-        block.bytes()
-    );
-    script
-}
-
 /// Why there is no signature.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
@@ -108,7 +92,7 @@ pub enum SignatureError {
     BrokenOff,
 }
 
-/// Reads what [`signature_script`] prints, as it comes.
+/// Reads what [`super::rebuild_script`] prints, as it comes.
 #[derive(Debug)]
 pub struct SignatureReader {
     header: Vec<u8>,

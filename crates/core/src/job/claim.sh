@@ -48,14 +48,16 @@ is_alone() {
   done
 }
 
-# Claims a thing for this start. Sets _rheld to the job that has it otherwise.
+# Claims a thing for this start. Sets _rheld to the job that has it otherwise. All claims of a start are names of one
+# file in its folder.
 claim() {
   _rplace=$_rroot/claims/$_rboot/$1
   _rheld=
   _rtry=0
   while [ $_rtry -lt 20 ]; do
     _rtry=$((_rtry + 1))
-    mkdir -p "$_rplace" 2>/dev/null || return 1
+    # Whoever gives up at this moment takes empty folders away.
+    [ -d "$_rplace" ] || mkdir -p "$_rplace" 2>/dev/null || continue
     top_claim "$_rplace"
     if [ $_rtop -gt 0 ] && claim_lives "$_rplace/$_rtop"; then
       _rheld=$_rcjob
@@ -63,11 +65,7 @@ claim() {
     fi
     [ $_rtop = 0 ] || [ -z "$_rgone" ] || continue
     _rmine=$((_rtop + 1))
-    printf '%s %s %s %s\n' "$_rid" "$_rn" $$ "$_rself" 2>/dev/null >"$_rplace/new.$$" || continue
-    take "$_rplace/new.$$" "$_rplace/$_rmine"
-    _rgot=$?
-    rm -f "$_rplace/new.$$"
-    [ $_rgot = 0 ] || continue
+    take "$_rdir/claim" "$_rplace/$_rmine" || continue
     if ! is_alone; then
       remove_claim "$_rplace/$_rmine"
       nap 0.05

@@ -116,3 +116,17 @@ fn claim_below_one_of_a_starter_that_was_killed_still_holds() {
     assert_eq!(host.refused(&late), expected);
     assert_eq!(claims(&host, "low"), ["1", "7"]);
 }
+
+#[test]
+fn of_two_who_want_a_name_one_has_it_where_files_cannot_be_linked() {
+    for mut host in Host::all() {
+        host.install("ln", "#!/bin/sh\nexit 1\n");
+        let first = job("sleep 60").in_session(named("mine"));
+        host.started(&first);
+        let second = job("sleep 60").in_session(named("mine"));
+        let expected = StartRefusal::SessionTaken {
+            holder: Some(first.job.clone()),
+        };
+        assert_eq!(host.refused(&second), expected);
+    }
+}

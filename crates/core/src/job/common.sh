@@ -117,7 +117,7 @@ take() {
     rm -f "$1.link"
     return 1
   fi
-  mkdir "$2.taken" 2>/dev/null && mv "$1" "$2" 2>/dev/null
+  mkdir "$2.taken" 2>/dev/null && cat "$1" 2>/dev/null >"$2.taken/whole" && mv "$2.taken/whole" "$2" 2>/dev/null
 }
 
 # Makes sure that an attempt that has not passed its gate never will. 1 when it has passed, or somebody else did this; 2

@@ -171,14 +171,8 @@ pub fn start_script(spec: &JobSpec, mark: &RunToken) -> String {
     };
     let _ = writeln!(
         script,
-        "_rid={} _rn={} _rnonce={} _rname={} _rnamed={named} _rmax={} _rgpus={gpus} _rbytes={} _rpause={}",
-        spec.job,
-        spec.attempt,
-        spec.nonce,
-        spec.session,
-        spec.max_log_bytes,
-        command.len(),
-        spec.log_pause_s,
+        "_rid={} _rn={} _rnonce={} _rname={} _rnamed={named} _rmax={} _rgpus={gpus} _rpause={}",
+        spec.job, spec.attempt, spec.nonce, spec.session, spec.max_log_bytes, spec.log_pause_s,
     );
     let _ = writeln!(script, "_rcwd={}", path_word(spec.run.cwd().unwrap_or("")));
     let _ = writeln!(
@@ -233,20 +227,34 @@ fn command_text(spec: &JobSpec) -> String {
     )
 }
 
+/// The call of the runner, written down before the caller's variables are set.
+const RUNNER_CALL: &str = "\
+set -- \"$_rdir/runner\" \"$_rdir\" \"$_rcwd\" \"$_rlog\" \"$_rshell\" \"$_rmask\" \"$PATH\" \"$_rmax\" \"$_rname\" \"$_rid.$_rn\" \"$_rpause\"
+case $_rsh in */bash) set -- \"$_rsh\" --norc --posix \"$@\";; *) set -- \"$_rsh\" \"$@\";; esac
+set_variables
+";
+
+/// Starts the runner by a program that leaves it behind in a session of its own, where the host has one that can.
+const LAUNCH_APART: &str = "\
+case $_rsetsid in */setsid) exec \"$_rsetsid\" -f \"$@\" </dev/null;; esac
+exit 1
+";
+
 /// Starts the runner as an orphan that leads a session. It is the left side of a pipe and not a background command, for
-/// a shell makes those deaf to two signals; the right side ends the shell that would wait for it. The caller's variables are
-/// set last, and only here: they go with the process and are never written down.
+/// a shell makes those deaf to two signals; the right side ends the shell that would wait for it.
+const LAUNCH: &str = "\
+case $_rsetsid in
+*/perl) set -- \"$_rsetsid\" -e 'use POSIX; POSIX::setsid(); exec @ARGV' \"$@\";;
+?*) set -- \"$_rsetsid\" \"$@\";;
+esac
+_rwait='\"$@\" </dev/null >/dev/null 2>&1 | kill -KILL $$'
+case $_rsh in */bash) exec \"$_rsh\" --norc --posix -c \"$_rwait\" sh \"$@\";; esac
+exec \"$_rsh\" -c \"$_rwait\" sh \"$@\"
+";
+
+/// Writes the two ways to start the runner. The caller's variables go with the process and are never written down.
 fn push_launch(script: &mut String, spec: &JobSpec) {
-    script.push_str(
-        "launch() (\n\
-         set -- \"$_rdir/runner\" \"$_rdir\" \"$_rcwd\" \"$_rlog\" \"$_rshell\" \"$_rmask\" \"$PATH\" \"$_rmax\" \"$_rname\" \"$_rid.$_rn\" \"$_rpause\"\n\
-         case $_rsh in */bash) set -- \"$_rsh\" --norc --posix \"$@\";; *) set -- \"$_rsh\" \"$@\";; esac\n\
-         case $_rsetsid in\n\
-         */perl) set -- \"$_rsetsid\" -e 'use POSIX; POSIX::setsid(); exec @ARGV' \"$@\";;\n\
-         ?*) set -- \"$_rsetsid\" \"$@\";;\n\
-         esac\n",
-    );
-    script.push_str("_rwait='\"$@\" </dev/null >/dev/null 2>&1 | kill -KILL $$'\n");
+    script.push_str("set_variables() {\n");
     for (name, value) in spec.run.variables() {
         let _ = writeln!(script, "export {}={}", name.as_str(), quote(value));
     }
@@ -261,10 +269,11 @@ fn push_launch(script: &mut String, spec: &JobSpec) {
     script.push_str(
         "[ -z \"$_rvisible\" ] || export \"$_rvisible=$_rdevices\"\n\
          [ \"$_rvisible\" != CUDA_VISIBLE_DEVICES ] || export CUDA_DEVICE_ORDER=PCI_BUS_ID\n\
-         [ \"$_rvisible\" != ROCR_VISIBLE_DEVICES ] || unset HIP_VISIBLE_DEVICES\n\
-         case $_rsh in */bash) exec \"$_rsh\" --norc --posix -c \"$_rwait\" sh \"$@\";; esac\n\
-         exec \"$_rsh\" -c \"$_rwait\" sh \"$@\"\n)\n",
+         [ \"$_rvisible\" != ROCR_VISIBLE_DEVICES ] || unset HIP_VISIBLE_DEVICES\n}\n",
     );
+    for (name, way) in [("launch_apart", LAUNCH_APART), ("launch", LAUNCH)] {
+        let _ = writeln!(script, "{name}() (\n{RUNNER_CALL}{way})");
+    }
 }
 
 /// Reads what [`start_script`] says.

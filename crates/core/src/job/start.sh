@@ -1,10 +1,10 @@
 # Starts one attempt of a job. Given above: _rm mark, _rid job, _rn attempt, _rnonce, _rname session, _rnamed (yes when
-# somebody chose that name), _rcwd, _rlog, _rmax, _rgpus, _rbytes length of the command file, _rshell, _rpause;
-# and the functions write_command, write_runner, write_viewer and launch.
+# somebody chose that name), _rcwd, _rlog, _rmax, _rgpus, _rshell, _rpause; and the functions write_command,
+# write_runner, write_viewer, launch and launch_apart. Whoever calls waits for the end of this: it starts as few
+# programs as it can, and what takes long, tmux and the runner, goes on beside the rest.
 exec </dev/null
-_rmask=$(umask)
 _rjob=$_rroot/jobs/$_rid _rdir=$_rroot/jobs/$_rid/$_rn
-_rowned= _rmadelog= _rmadefrom= _rclaims= _rdevices= _rvendor=
+_rowned= _rmadelog= _rmadefrom= _rclaims= _rdevices= _rvendor= _rviewing= _rview=no _rsessions=
 _rnl='
 '
 start_of $$
@@ -20,9 +20,12 @@ remove_up_to() {
 }
 
 refuse() {
+  [ -z "$_rviewing" ] || await_view || :
+  [ $_rview = no ] || bounded 5 tmux kill-session -t "=$_rname" >/dev/null 2>&1
   release_claims
   [ -z "$_rowned" ] || rm -rf "$_rdir"
   remove_up_to "$_rjob" "${HOME-}"
+  rmdir "$_rroot/claims/$_rboot/session-$_rname" 2>/dev/null
   remove_up_to "$_rroot/claims/$_rboot" "${HOME-}"
   [ -z "$_rmadelog" ] || [ -s "$_rlog" ] || rm -f "$_rlog"
   [ -z "$_rmadefrom" ] || remove_up_to "${_rlog%/*}" "$_rmadefrom"
@@ -68,6 +71,82 @@ taken() {
   tell unknown again
 }
 
+# Begins to make the session in which the log is shown. It takes the name, or finds that somebody has it. Matching is
+# exact there; where tmux looks for a name, it would take the beginning of one, or a pattern, for it.
+begin_view() {
+  (
+    trap 'kill -KILL $!' TERM
+    LC_ALL=C
+    export LC_ALL
+    tmux new-session -d -s "$_rname" -- "$_rsh" "$_rdir/viewer" "$_rdir" "$_rlog" \; \
+      set-option -t "=$_rname:" @remote-sandbox-job "$_rid.$_rn" \; \
+      set-option -t "=$_rname:" remain-on-exit off >"$_rdir/viewing" 2>&1 &
+    wait $!
+    printf '%s\n' $? >"$_rdir/viewed"
+  ) >/dev/null 2>&1 &
+  _rviewing=$!
+}
+
+# Waits until it is made. Sets _rview; fails, with the reason in _rwhy, when there is none.
+await_view() {
+  await "$_rdir/viewed" 250
+  _rx=
+  if [ -s "$_rdir/viewed" ]; then read -r _rx <"$_rdir/viewed"; else kill $_rviewing 2>/dev/null; fi
+  wait $_rviewing
+  _rviewing=
+  [ "$_rx" != 0 ] || { _rview=yes; return 0; }
+  _rwhy='tmux did not answer within 5 seconds'
+  [ -z "$_rx" ] || IFS= read -r _rwhy <"$_rdir/viewing" || [ -n "$_rwhy" ] || _rwhy='tmux new-session failed'
+  return 1
+}
+
+# Sees to it that there is a view. One of a job that is over makes room; what else is in the way ends the start where
+# somebody chose the name.
+secure_view() {
+  _ragain=0
+  while ! await_view; do
+    case $_rwhy in
+    *'uplicate session'*) ;;
+    *)
+      # Where it can be asked and does not know the name, nobody has it; the job goes without a view.
+      [ -z "$_rnamed" ] || { [ -n "$_rx" ] && list_sessions; } || refuse tmux "$_rwhy"
+      case "$_rnl$_rsessions$_rnl" in *"$_rnl$_rname$_rnl"*) ;; *) return ;; esac
+      ;;
+    esac
+    # One that goes at this moment does not say any more whose it is.
+    _rwhose=$(shown_in "$_rname")
+    case $_rwhose in
+    job_*.[0-9]*)
+      if attempt_lives "$_rroot/jobs/${_rwhose%.*}/${_rwhose##*.}"; then
+        [ -z "$_rnamed" ] || refuse "session:${_rwhose%.*}" ''
+        return
+      fi
+      bounded 5 tmux kill-session -t "=$_rname" >/dev/null 2>&1
+      ;;
+    *) [ $_ragain = 0 ] || nap 0.1 ;;
+    esac
+    if [ $_ragain = 5 ]; then
+      [ -z "$_rnamed" ] || refuse session: ''
+      return
+    fi
+    _ragain=$((_ragain + 1))
+    rm -f "$_rdir/viewed"
+    begin_view
+  done
+}
+
+# Waits for a file, so many fiftieths of a second. It mostly takes some thousandths, which is less than a program that
+# sleeps would take to start.
+await() {
+  _rtry=0
+  while [ ! -s "$1" ] && [ $_rtry -lt 4000 ]; do _rtry=$((_rtry + 1)); done
+  _rtry=0
+  while [ ! -s "$1" ] && [ $_rtry -lt "$2" ]; do
+    nap 0.02
+    _rtry=$((_rtry + 1))
+  done
+}
+
 # No attempt may run beside another one. What has not begun by now never will.
 settle_others() {
   for _rx in "$_rjob"/*; do
@@ -94,17 +173,36 @@ settle_others() {
 [ "$_rdir" != "${_rdir#/}" ] || refuse home "HOME is not absolute: $HOME"
 CDPATH= cd "$HOME" 2>/dev/null || refuse home "cannot enter $HOME"
 CDPATH= cd "${_rcwd:-.}" >/dev/null 2>&1 || refuse cwd "$( { LC_ALL=C; CDPATH= cd "${_rcwd:-.}"; } 2>&1 )"
-_rcwd=$(pwd)
+_rcwd=$PWD
 
-_rx=$(umask 077; LC_ALL=C mkdir -p "$_rjob" 2>&1) || refuse_write home "$_rx"
-if ! mkdir -m 700 "$_rdir" 2>/dev/null; then
+# All that has to be asked of the shell, in one process: its mask, and where programs are.
+_rfound=$(umask
+for _rx in bash sh setsid perl tmux ${_rshell:+"$_rshell"}; do command -v "$_rx" || printf -- '-\n'; done 2>/dev/null)
+_rx=$IFS
+IFS=$_rnl
+set -f
+set -- $_rfound
+set +f
+IFS=$_rx
+_rmask=$1 _rsh=$2 _rsetsid=$4 _rtmux=$6
+# bash tells a command that a signal ended from one that exits with the same number.
+[ "$_rsh" != - ] || _rsh=$3
+[ "$_rsetsid" != - ] || _rsetsid=${5#-}
+case $_rshell in
+'') _rshell=$_rsh ;;
+*) [ "$7" != - ] && _rshell=$7 || refuse shell '' ;;
+esac
+umask 077
+
+_rx=$(LC_ALL=C; export LC_ALL; exec mkdir -p "$_rjob" "$_rroot/claims/$_rboot/session-$_rname" 2>&1) || refuse_write home "$_rx"
+if ! mkdir "$_rdir" 2>/dev/null; then
   [ -d "$_rdir" ] || refuse_write home "$(LC_ALL=C mkdir "$_rdir" 2>&1)"
   taken
 fi
 _rowned=yes
-umask 077
 # In this order: whoever reads the nonce finds out who starts it, and can make it void also when the disk is full by then.
 { printf '%s %s\n' $$ "$_rself" >"$_rdir/starter" && printf 'void\n' >"$_rdir/void" &&
+  printf '%s %s %s %s\n' "$_rid" "$_rn" $$ "$_rself" >"$_rdir/claim" &&
   printf '%s\n' "$_rnonce" >"$_rdir/nonce"; } 2>/dev/null || refuse space "$_rdir"
 settle_others
 
@@ -119,7 +217,9 @@ _rmadefrom=${_rlog%/*}
 while [ -n "$_rmadefrom" ] && [ ! -d "$_rmadefrom" ]; do _rmadefrom=${_rmadefrom%/*}; done
 [ -d "${_rlog%/*}/" ] || _rx=$(umask "$_rmask"; LC_ALL=C mkdir -p "${_rlog%/*}/" 2>&1) || refuse_write log "$_rx"
 [ -e "$_rlog" ] || _rmadelog=yes
-_rx=$( { umask "$_rmask"; LC_ALL=C; : >>"$_rlog"; } 2>&1 ) || refuse_write log "$_rx"
+umask "$_rmask"
+printf '' 2>/dev/null >>"$_rlog" || { _rx=$( { LC_ALL=C; : >>"$_rlog"; } 2>&1 ) || refuse_write log "$_rx"; }
+umask 077
 [ -f "$_rlog" ] || refuse log "not a file: $_rlog"
 _roffset=0
 if [ -s "$_rlog" ]; then
@@ -127,35 +227,15 @@ if [ -s "$_rlog" ]; then
   _roffset=${5:-0}
 fi
 
-# The session name. Matching is exact: tmux itself would take the beginning of a name, or a pattern, for it.
-_rtmux=
-command -v tmux >/dev/null 2>&1 && _rtmux=yes
-# Also a name that nobody chose: by its claim others find the job when there is no view of it.
+{ write_command >"$_rdir/command" && write_runner >"$_rdir/runner" && write_viewer >"$_rdir/viewer"; } 2>/dev/null ||
+  refuse space "$_rdir"
+
+# The session name. Also one that nobody chose: by its claim others find the job when there is no view of it.
+[ "$_rtmux" = - ] || begin_view
 claim "session-$_rname" || refuse "session:$_rheld" ''
 _rclaims=" session-$_rname/$_rmine"
-_rtry=0
-while [ -n "$_rtmux" ]; do
-  if ! list_sessions; then
-    # A name that somebody chose may be taken there. One of our own is nobody else's; it goes without a view.
-    [ -z "$_rnamed" ] || refuse tmux "$_rwhy"
-    _rtmux=
-    break
-  fi
-  case "$_rnl$_rsessions$_rnl" in *"$_rnl$_rname$_rnl"*) ;; *) break ;; esac
-  # A view of a job that is over goes with it, only a moment later.
-  _rwhose=$(shown_in "$_rname")
-  case $_rwhose in
-  job_*.[0-9]*)
-    ! attempt_lives "$_rroot/jobs/${_rwhose%.*}/${_rwhose##*.}" || refuse "session:${_rwhose%.*}" ''
-    bounded 5 tmux kill-session -t "=$_rname" >/dev/null 2>&1
-    break
-    ;;
-  esac
-  # One that goes at this moment does not say any more whose it is.
-  [ $_rtry -lt 5 ] || refuse session: ''
-  _rtry=$((_rtry + 1))
-  nap 0.1
-done
+# One of our own is nobody else's, and can be waited for while the runner comes up.
+[ -z "$_rnamed" ] || [ -z "$_rviewing" ] || secure_view
 
 if [ "$_rgpus" != 0 ]; then
   _rkept=$_rclaims
@@ -167,9 +247,6 @@ if [ "$_rgpus" != 0 ]; then
   _rclaims="$_rkept $_rclaims"
 fi
 
-_rx=$( { LC_ALL=C; write_command >"$_rdir/command" && write_runner >"$_rdir/runner" && write_viewer >"$_rdir/viewer"; } 2>&1 ) ||
-  refuse_write space "$_rx"
-[ "$(($(wc -c <"$_rdir/command")))" = "$_rbytes" ] || refuse space "$_rdir"
 # Room for the record of the end, which must be written also when the disk is full by then.
 { printf '%512s\n' '' >"$_rdir/exit.new" && {
   printf 'nonce=%s\njob=%s\nattempt=%s\nsession=%s\nboot=%s\nmax_log=%s\n' "$_rnonce" "$_rid" "$_rn" "$_rname" "$_rboot" "$_rmax"
@@ -177,18 +254,6 @@ _rx=$( { LC_ALL=C; write_command >"$_rdir/command" && write_runner >"$_rdir/runn
 } >"$_rdir/record"; } 2>/dev/null || refuse_write space "$_rdir"
 [ -s "$_rdir/record" ] || refuse space "$_rdir"
 
-# bash tells a command that a signal ended from one that exits with the same number.
-_rsh=$(command -v bash) || _rsh=$(command -v sh)
-case $_rshell in
-'') _rshell=$_rsh ;;
-*) _rshell=$(command -v "$_rshell") || refuse shell '' ;;
-esac
-_rsetsid=
-if command -v setsid >/dev/null 2>&1; then
-  _rsetsid=$(command -v setsid)
-elif command -v perl >/dev/null 2>&1; then
-  _rsetsid=$(command -v perl)
-fi
 _rvisible=
 case $_rvendor in
 nvidia) _rvisible=CUDA_VISIBLE_DEVICES ;;
@@ -197,15 +262,8 @@ amd) _rvisible=ROCR_VISIBLE_DEVICES ;;
 ascend) _rvisible=ASCEND_RT_VISIBLE_DEVICES ;;
 esac
 
-{ launch; } >/dev/null 2>&1
-# It mostly takes some thousandths of a second, which is less than a program that sleeps would take to start.
-_rtry=0
-while [ ! -e "$_rdir/process" ] && [ $_rtry -lt 4000 ]; do _rtry=$((_rtry + 1)); done
-_rtry=0
-while [ ! -e "$_rdir/process" ] && [ $_rtry -lt 500 ]; do
-  nap 0.02
-  _rtry=$((_rtry + 1))
-done
+{ launch_apart || launch; } >/dev/null 2>&1
+await "$_rdir/process" 500
 if [ ! -e "$_rdir/process" ]; then
   void_attempt "$_rdir"
   case $? in
@@ -217,10 +275,5 @@ if [ ! -e "$_rdir/process" ]; then
 fi
 read -r _rx <"$_rdir/process"
 [ "$_rx" != void ] || { _rowned=; refuse abandoned ''; }
-_rview=no
-if [ -n "$_rtmux" ]; then
-  tmux new-session -d -s "$_rname" -- "$_rsh" "$_rdir/viewer" "$_rdir" "$_rlog" \; \
-    set-option -t "=$_rname:" @remote-sandbox-job "$_rid.$_rn" \; \
-    set-option -t "=$_rname:" remain-on-exit off >/dev/null 2>&1 && _rview=yes
-fi
+[ -z "$_rviewing" ] || secure_view
 tell $_rview started

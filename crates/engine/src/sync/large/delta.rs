@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use remote_sandbox_core::delta::{
-    ApplyRequest, ApplyVerdict, Block, BlockLength, Checksum, Instruction, Matcher, OldStamp,
-    Signature, SignatureReader, apply_script, copy_frame, data_head, end_frame, parse_apply,
-    signature_script,
+    Block, BlockLength, Checksum, Instruction, Matcher, OldStamp, RebuildRequest, RebuildVerdict,
+    Signature, SignatureReader, copy_frame, data_head, end_frame, parse_rebuild, rebuild_script,
 };
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::Entry;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
 
 use super::error::LargeError;
@@ -40,7 +39,8 @@ const WAITING: usize = 16 * 1024;
 const TOLD_AT_ONCE: usize = 64 * 1024;
 const TOLD_WAITING: usize = 256;
 
-/// So much further than the new file is gone through, the old one should be known: what was moved back a little is found.
+/// So much further than the new file is gone through, the old one must be known. What was moved back a little is found;
+/// and what is known the host has copied, so that it does not do so over what it is sent for that place.
 const KNOWN_AHEAD: u64 = 4 * 1024 * 1024;
 
 /// After so many bytes without a block, all of the old file should be known before it goes on.
@@ -55,6 +55,9 @@ const COPY_LIMIT: Duration = Duration::from_secs(60);
 
 /// So long a host may take to begin.
 const BEGIN_LIMIT: Duration = Duration::from_secs(60);
+
+/// So long a host may take to clear away what it built in vain.
+const CLEAR_LIMIT: Duration = Duration::from_secs(10);
 
 /// So long a host may say nothing, or take nothing of what is sent to it.
 const STALL_LIMIT: Duration = Duration::from_secs(120);
@@ -72,39 +75,76 @@ fn fresh_mark() -> RunToken {
     RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes())
 }
 
-/// What a host tells of its old file, as it comes.
-pub(super) struct Telling {
+/// A program on the host that tells of the old file and waits to be told how the new one differs.
+pub(super) struct Rebuilder {
     stream: ByteStream,
+    mark: RunToken,
     reader: SignatureReader,
     signature: Signature,
 }
 
-impl Telling {
+impl Rebuilder {
     /// Has the host begin; nothing where it cannot.
-    async fn begin(far: &dyn Sandbox, place: &Place, old: &Entry) -> Option<Self> {
+    pub(super) async fn begin(
+        far: &dyn Sandbox,
+        place: &Place,
+        old: &Entry,
+        new: &Entry,
+    ) -> Option<Self> {
         let block = BlockLength::for_size(old.size_bytes)?;
         let mark = fresh_mark();
-        let script = signature_script(place.target.as_bytes(), block, &mark);
-        let mut stream = far.open(&["sh", "-c", &script]).await.ok()?;
+        let request = RebuildRequest {
+            old: place.target.as_bytes(),
+            new: place.built.as_bytes(),
+            block,
+            size_bytes: new.size_bytes,
+            mode: new.carried_mode(),
+            mtime: new.mtime,
+        };
+        let script = rebuild_script(&request, &mark);
         let mut reader = SignatureReader::new(&mark, block);
-        let signature = loop {
-            listen(&mut stream, &mut reader).await?;
-            if let Some(signature) = reader.begun() {
-                break signature;
+        let begin = async {
+            let mut stream = far.open(&["sh", "-c", &script]).await.ok()?;
+            loop {
+                listen(&mut stream.output, &mut reader).await?;
+                if let Some(signature) = reader.begun() {
+                    return Some((stream, signature));
+                }
             }
         };
-        (signature.size_bytes() == old.size_bytes).then_some(Telling {
+        let (stream, signature) = tokio::time::timeout(BEGIN_LIMIT, begin).await.ok()??;
+        let rebuilder = Rebuilder {
             stream,
+            mark,
             reader,
             signature,
-        })
+        };
+        if rebuilder.signature.size_bytes() == old.size_bytes {
+            return Some(rebuilder);
+        }
+        rebuilder.give_up().await;
+        None
+    }
+
+    /// Ends it, and waits until nothing is left of what it built: that takes space which others need.
+    pub(super) async fn give_up(self) {
+        clear(self.stream).await;
     }
 }
 
+async fn clear(mut stream: ByteStream) {
+    let end = async {
+        stream.input.shutdown().await?;
+        tokio::io::copy(&mut stream.output, &mut tokio::io::sink()).await
+    };
+    // It ends by itself when its link does.
+    let _ = tokio::time::timeout(CLEAR_LIMIT, end).await;
+}
+
 /// Takes what the host says next; nothing when it says no more.
-async fn listen(stream: &mut ByteStream, reader: &mut SignatureReader) -> Option<()> {
+async fn listen(output: &mut DuplexStream, reader: &mut SignatureReader) -> Option<()> {
     let mut buffer = Vec::with_capacity(TOLD_AT_ONCE);
-    let reading = stream.output.read_buf(&mut buffer);
+    let reading = output.read_buf(&mut buffer);
     let count = tokio::time::timeout(STALL_LIMIT, reading).await;
     let is_more = count.ok()?.ok()? > 0;
     reader.feed(&buffer).ok()?;
@@ -113,7 +153,7 @@ async fn listen(stream: &mut ByteStream, reader: &mut SignatureReader) -> Option
 
 /// Passes blocks on as they come, until all have, they break off or nobody wants them.
 async fn pass_on(
-    mut stream: ByteStream,
+    output: &mut DuplexStream,
     mut reader: SignatureReader,
     tell: mpsc::Sender<Vec<Block>>,
 ) {
@@ -122,7 +162,7 @@ async fn pass_on(
         if !blocks.is_empty() && tell.send(blocks).await.is_err() {
             return;
         }
-        if reader.is_complete() || listen(&mut stream, &mut reader).await.is_none() {
+        if reader.is_complete() || listen(output, &mut reader).await.is_none() {
             return;
         }
     }
@@ -144,51 +184,19 @@ pub(super) struct Finished {
     _stream: ByteStream,
 }
 
-/// A program on the host that waits to be told how the new file is built.
-pub(super) struct Builder {
-    stream: ByteStream,
-    mark: RunToken,
-}
-
-/// Who tells of the old file, and who builds the new one.
-pub(super) type Prepared = (Telling, Builder);
-
-/// Has the host begin to tell of its old file and get ready to build; together, for each takes its time to begin.
-pub(super) async fn prepare(
-    far: &dyn Sandbox,
-    place: &Place,
-    old: &Entry,
-    new: &Entry,
-) -> Option<Prepared> {
-    let mark = fresh_mark();
-    let request = ApplyRequest {
-        old: place.target.as_bytes(),
-        new: place.built.as_bytes(),
-        size_bytes: new.size_bytes,
-        mode: new.carried_mode(),
-        mtime: new.mtime,
-    };
-    let script = apply_script(&request, &mark);
-    let arguments = ["sh", "-c", &script];
-    let both = async { tokio::join!(Telling::begin(far, place, old), far.open(&arguments)) };
-    let (telling, stream) = tokio::time::timeout(BEGIN_LIMIT, both).await.ok()?;
-    let stream = stream.ok()?;
-    Some((telling?, Builder { stream, mark }))
-}
-
 /// Has the host build the new file.
 pub(super) async fn build(
-    (telling, builder): Prepared,
+    rebuilder: Rebuilder,
     source: &Source,
     entry: &Entry,
     progress: &Progress,
 ) -> Result<Built, LargeError> {
-    let Telling {
-        stream: blocks,
+    let Rebuilder {
+        mut stream,
+        mark,
         reader,
         signature,
-    } = telling;
-    let Builder { stream, mark } = builder;
+    } = rebuilder;
     let new_bytes = Arc::new(AtomicU64::new(0));
     let (tell, instructions) = mpsc::channel(WAITING);
     let (told, known) = mpsc::channel(TOLD_WAITING);
@@ -205,7 +213,7 @@ pub(super) async fn build(
         source.apart(move || search.run())
     };
     let mut sender = Sender {
-        stream,
+        input: &mut stream.input,
         source,
         progress,
         sent_bytes: 0,
@@ -214,29 +222,51 @@ pub(super) async fn build(
         new_bytes: &new_bytes,
     };
     let sending = sender.send(instructions);
-    let (whole, sent, ()) = tokio::join!(search, sending, pass_on(blocks, reader, told));
-    let (whole, is_sent) = (whole?, sent?);
-    let is_sent = match whole.filter(|_| is_sent) {
-        Some(whole) => sender.end(&whole, &stamp).await,
-        None => false,
+    let telling = pass_on(&mut stream.output, reader, told);
+    let (copied, sent, ()) = tokio::join!(search, sending, telling);
+    let is_sent = match (copied, sent) {
+        (Ok(Some(copied)), Ok(true)) => sender.end(&copied, &stamp).await,
+        (Ok(_), Ok(_)) => false,
+        (Err(error), _) | (_, Err(error)) => {
+            clear(stream).await;
+            return Err(error);
+        }
     };
-    let limit = COPY_LIMIT + Duration::from_secs(entry.size_bytes / SLOWEST_COPY);
+    let (sent_bytes, counted) = (sender.sent_bytes, sender.counted);
     let verdict = match is_sent {
-        true => tokio::time::timeout(limit, sender.verdict(&mark))
-            .await
-            .ok()
-            .flatten(),
+        true => verdict(&mut stream.output, &mark, entry.size_bytes).await,
         false => None,
     };
-    if verdict == Some(ApplyVerdict::Done) {
+    if verdict == Some(RebuildVerdict::Done) {
         return Ok(Built::Done(Finished {
-            sent_bytes: sender.sent_bytes,
-            _stream: sender.stream,
+            sent_bytes,
+            _stream: stream,
         }));
     }
     tracing::debug!(?verdict, "the host built no new file out of its old one");
-    progress.moved_in_vain(sender.counted);
+    clear(stream).await;
+    progress.moved_in_vain(counted);
     Ok(Built::No)
+}
+
+async fn verdict(
+    output: &mut DuplexStream,
+    mark: &RunToken,
+    size_bytes: u64,
+) -> Option<RebuildVerdict> {
+    let limit = COPY_LIMIT + Duration::from_secs(size_bytes / SLOWEST_COPY);
+    let mut words = Vec::new();
+    let mut output = output.take(LONGEST_VERDICT);
+    let reading = async {
+        // The program goes on after it, so it is not the end that is waited for.
+        while output.read_buf(&mut words).await.ok()? > 0 {
+            if let Some(verdict) = parse_rebuild(mark, &words) {
+                return Some(verdict);
+            }
+        }
+        None
+    };
+    tokio::time::timeout(limit, reading).await.ok()?
 }
 
 /// Looks in the new file for what is known of the old one.
@@ -250,9 +280,9 @@ struct Search {
 }
 
 impl Search {
-    /// Goes through the whole file; gives its sum, or nothing when the host stopped telling or nobody wants the rest.
+    /// Goes through the whole file; gives the sum of what is copied, or nothing when the host stopped telling or nobody
+    /// wants the rest.
     fn run(mut self) -> Result<Option<Checksum>, LargeError> {
-        let mut whole = Checksum::new();
         let mut buffer = vec![0; CHUNK];
         let (tell, new_bytes) = (self.tell.clone(), self.new_bytes.clone());
         let mut pass_on = |instruction: Instruction| {
@@ -274,15 +304,13 @@ impl Search {
             let length = (self.size_bytes - at).min(CHUNK as u64);
             let chunk = buffer.get_mut(..length as usize).unwrap_or_default();
             self.source.read_now(at, chunk)?;
-            whole.update(chunk);
             self.matcher.feed(chunk, &mut pass_on);
             at += length;
         }
         if !self.learn(u64::MAX) {
             return Ok(None);
         }
-        self.matcher.finish(&mut pass_on);
-        Ok(Some(whole))
+        Ok(Some(self.matcher.finish(&mut pass_on)))
     }
 
     /// Waits until the old file is known so far; false when the host stopped telling before.
@@ -301,7 +329,7 @@ impl Search {
 }
 
 struct Sender<'a> {
-    stream: ByteStream,
+    input: &'a mut DuplexStream,
     source: &'a Source,
     progress: &'a Progress,
     sent_bytes: u64,
@@ -319,9 +347,14 @@ impl Sender<'_> {
     ) -> Result<bool, LargeError> {
         while let Some(instruction) = instructions.recv().await {
             let is_sent = match instruction {
-                Instruction::Copy { offset, length } => {
+                // It is there already.
+                Instruction::Copy { from, to, length } if from == to => {
                     self.count(length);
-                    self.put(&copy_frame(offset, length)).await
+                    true
+                }
+                Instruction::Copy { from, to, length } => {
+                    self.count(length);
+                    self.put(&copy_frame(from, to, length)).await
                 }
                 Instruction::Data { offset, length } => self.data(offset, length).await?,
             };
@@ -342,7 +375,7 @@ impl Sender<'_> {
         while at < end {
             let length = (end - at).min(FRAME);
             let data = self.source.read(at, length as usize).await?;
-            let is_sent = self.put(&data_head(length as u32)).await && self.put(&data).await;
+            let is_sent = self.put(&data_head(at, length as u32)).await && self.put(&data).await;
             if !is_sent || self.is_too_much() {
                 return Ok(false);
             }
@@ -359,24 +392,12 @@ impl Sender<'_> {
 
     async fn put(&mut self, bytes: &[u8]) -> bool {
         self.sent_bytes += bytes.len() as u64;
-        let writing = self.stream.input.write_all(bytes);
+        let writing = self.input.write_all(bytes);
         let written = tokio::time::timeout(STALL_LIMIT, writing).await;
         written.is_ok_and(|written| written.is_ok())
     }
 
-    async fn end(&mut self, whole: &Checksum, old: &OldStamp) -> bool {
-        self.put(&end_frame(whole, old)).await
-    }
-
-    async fn verdict(&mut self, mark: &RunToken) -> Option<ApplyVerdict> {
-        let mut words = Vec::new();
-        let mut output = (&mut self.stream.output).take(LONGEST_VERDICT);
-        // The program goes on after it, so it is not the end that is waited for.
-        while output.read_buf(&mut words).await.ok()? > 0 {
-            if let Some(verdict) = parse_apply(mark, &words) {
-                return Some(verdict);
-            }
-        }
-        None
+    async fn end(&mut self, copied: &Checksum, old: &OldStamp) -> bool {
+        self.put(&end_frame(copied, old)).await
     }
 }

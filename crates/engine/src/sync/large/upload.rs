@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::{Either, MaybeDone, maybe_done, select};
 use remote_sandbox_core::sync::{Entry, Mtime, RelPath};
 
-use super::delta::{self, Built, Prepared};
+use super::delta::{self, Built, Rebuilder};
 use super::error::LargeError;
 use super::packed_up::{Packed, send_packed};
 use super::place::Place;
@@ -220,7 +220,7 @@ impl Upload<'_> {
         stripes: &Stripes<'_>,
         file: &File,
         packs: bool,
-        mut asking: Asking<'_, impl Future<Output = Option<Prepared>>>,
+        mut asking: Asking<'_, impl Future<Output = Option<Rebuilder>>>,
     ) -> Result<Sending, LargeError> {
         let whole = |is_packed| Sending {
             built: Built::No,
@@ -232,37 +232,38 @@ impl Upload<'_> {
                 false => stripes.send(file).await.map(|()| whole(false)),
             };
         }
-        let prepared = {
+        let built = {
             let sending = stripes.send(file);
             tokio::pin!(sending);
             tokio::select! {
                 sent = &mut sending => return sent.map(|()| whole(false)),
                 () = &mut asking => {}
             };
-            let prepared = asking.as_mut().take_output().flatten();
-            match prepared {
+            let rebuilder = asking.as_mut().take_output().flatten();
+            match rebuilder {
                 Some(_) => tokio::select! {
                     sent = &mut sending => return sent.map(|()| whole(false)),
                     () = measured(stripes) => {}
                 },
                 None => self.gauge.cannot_build(),
             }
-            let slow = |_: &_| stripes.time_left() > WORTH_A_DELTA;
-            match prepared.filter(slow) {
-                Some(prepared) => {
+            match rebuilder {
+                Some(rebuilder) if stripes.time_left() > WORTH_A_DELTA => {
                     stripes.rest();
-                    sending.await?;
-                    prepared
+                    self.build(rebuilder, stripes, sending).await?
                 }
-                None => {
+                rebuilder => {
+                    if let Some(rebuilder) = rebuilder {
+                        tokio::select! {
+                            sent = &mut sending => return sent.map(|()| whole(false)),
+                            () = rebuilder.give_up() => {}
+                        }
+                    }
                     stripes.widen();
                     return sending.await.map(|()| whole(false));
                 }
             }
         };
-        self.progress.moved_in_vain(stripes.sent_bytes());
-        let (source, entry) = (&self.source, self.entry);
-        let built = delta::build(prepared, source, entry, self.progress).await?;
         if matches!(built, Built::Done(_)) {
             let is_packed = false;
             return Ok(Sending { built, is_packed });
@@ -275,10 +276,27 @@ impl Upload<'_> {
         stripes.send(file).await.map(|()| whole(false))
     }
 
+    /// Has the host build the file, while what is under way of it still arrives.
+    async fn build(
+        &self,
+        rebuilder: Rebuilder,
+        stripes: &Stripes<'_>,
+        sending: impl Future<Output = Result<(), LargeError>>,
+    ) -> Result<Built, LargeError> {
+        let resting = async {
+            sending.await?;
+            self.progress.moved_in_vain(stripes.sent_bytes());
+            Ok(())
+        };
+        let building = delta::build(rebuilder, &self.source, self.entry, self.progress);
+        let ((), built) = tokio::try_join!(resting, building)?;
+        Ok(built)
+    }
+
     /// Has the host tell of its old file and get ready to build out of it; nothing where there is none, or it cannot.
-    async fn ask_about_old(&self) -> Option<Prepared> {
+    async fn ask_about_old(&self) -> Option<Rebuilder> {
         let old = self.old?;
-        delta::prepare(self.far, &self.place, old, self.entry).await
+        Rebuilder::begin(self.far, &self.place, old, self.entry).await
     }
 
     /// Whether the link is slow, as far as it can be seen.
