@@ -16,6 +16,7 @@ fn read(bytes: &[u8], piece: usize) -> (Vec<(Member, u64)>, Option<ArchiveError>
             rest = &rest[used..];
             match event {
                 Event::More | Event::End => break,
+                Event::Remark(_) => {}
                 Event::Member(member) => members.push((member, 0)),
                 Event::Content(content) => {
                     members.last_mut().expect("content follows a member").1 += content.len() as u64;

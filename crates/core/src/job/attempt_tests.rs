@@ -78,6 +78,8 @@ fn next_attempt_waits_for_the_end_of_the_one_before() {
             holder: Some(spec.nonce.clone()),
         };
         assert_eq!(host.refused(&second), expected, "{}", host.name);
+        let child = host.folder(&spec).join("child");
+        until("the command runs", || child.exists());
         // The runner alone is gone: the command still runs.
         kill("-KILL", started.process.pid);
         until("the runner is gone", || {
@@ -95,7 +97,7 @@ fn next_attempt_waits_for_the_end_of_the_one_before() {
             "{}",
             host.name
         );
-        let child = fs::read_to_string(host.folder(&spec).join("child")).unwrap();
+        let child = fs::read_to_string(child).unwrap();
         kill(
             "-KILL",
             child.split_whitespace().next().unwrap().parse().unwrap(),
