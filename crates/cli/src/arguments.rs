@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
+use crate::report::Form;
 use crate::{
     cat, clean, copy, demo, doctor, events, exec, job, jobs, list, ls, secret, status, supervisor,
     transfer_worker, transfers, watch, watchdog,
@@ -65,6 +66,30 @@ pub(crate) enum Command {
     SandboxSupervisor(supervisor::Supervisor),
     #[command(hide = true)]
     TransferWorker(transfer_worker::TransferWorker),
+}
+
+impl Arguments {
+    /// How what does not work is told: as JSON where the result would be.
+    pub(crate) fn form(&self) -> Form {
+        let is_json = match &self.command {
+            Some(Command::Ls(ls)) => ls.json,
+            Some(Command::Push(push)) => push.wants_json(),
+            Some(Command::Pull(pull)) => pull.wants_json(),
+            Some(Command::List(list)) => list.json,
+            Some(Command::Jobs(jobs)) => jobs.json,
+            Some(Command::Job(job)) => job.wants_json(),
+            Some(Command::Transfers(transfers)) => transfers.json,
+            Some(Command::Events(events)) => events.json,
+            Some(Command::Watch(watch)) => watch.wants_json(),
+            Some(Command::Watchdog(watchdog)) => watchdog.wants_json(),
+            Some(Command::Doctor(doctor)) => doctor.json,
+            _ => false,
+        };
+        match is_json {
+            true => Form::Json,
+            false => Form::Lines,
+        }
+    }
 }
 
 /// A way for clients to connect.

@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use remote_sandbox_core::sync::WrittenPath;
 use remote_sandbox_engine::call::{CallContext, Principal};
 use remote_sandbox_engine::engine::{Engine, SyncAnswer, Where};
 use remote_sandbox_engine::sync::{Figures, PlanReport, Progress, SyncReport, SyncRequest, Way};
@@ -16,6 +18,7 @@ use crate::arguments::Common;
 use crate::engine::with_engine;
 use crate::remote::Remote;
 use crate::report::{Failed, notice, print};
+use crate::wording;
 
 /// The exit code when something could not be copied and the rest was.
 const INCOMPLETE: u8 = 1;
@@ -43,7 +46,7 @@ struct Options {
 
     /// A file with more of these patterns
     #[arg(long, value_name = "FILE")]
-    exclude_file: Option<String>,
+    exclude_file: Option<OsString>,
 
     /// Leave out what the .gitignore files of the source name
     #[arg(long)]
@@ -109,6 +112,11 @@ pub(crate) struct Pull {
 }
 
 impl Push {
+    /// Whether the result is wanted as JSON.
+    pub(crate) fn wants_json(&self) -> bool {
+        self.options.json
+    }
+
     /// Copies.
     pub(crate) fn run(&self, common: &Common) -> Result<u8, Failed> {
         let set = |request: &mut SyncRequest| request.keep_dirlinks = self.keep_dirlinks;
@@ -124,6 +132,11 @@ impl Push {
 }
 
 impl Pull {
+    /// Whether the result is wanted as JSON.
+    pub(crate) fn wants_json(&self) -> bool {
+        self.options.json
+    }
+
     /// Copies.
     pub(crate) fn run(&self, common: &Common) -> Result<u8, Failed> {
         let set = |request: &mut SyncRequest| request.overwrite = self.overwrite;
@@ -146,12 +159,11 @@ fn copy(
     options: &Options,
     set: impl Fn(&mut SyncRequest),
 ) -> Result<u8, Failed> {
-    let local = local.to_str().ok_or(Failed::NotText)?;
     with_engine(common, |engine, stop| async move {
         let remote = Remote::parse(remote, &engine)?;
-        let path = String::from_utf8(remote.path).map_err(|_| Failed::NotText)?;
-        let path = if path.is_empty() { "." } else { &path };
-        let mut request = options.request(SyncRequest::new(&remote.name, way, local, path));
+        let path = remote.path_or_start();
+        let request = SyncRequest::new(&remote.name, way, local.as_bytes(), path);
+        let mut request = options.request(request);
         set(&mut request);
         options.sync(&engine, stop, request).await
     })
@@ -163,7 +175,7 @@ impl Options {
             delete_extras: self.delete_extras,
             confirm_delete: self.confirm_delete,
             excludes: self.excludes.clone(),
-            exclude_file: self.exclude_file.clone(),
+            exclude_file: self.exclude_file.as_ref().map(written),
             use_gitignore: self.use_gitignore,
             checksum: self.checksum,
             follow_links: self.follow_links,
@@ -234,6 +246,10 @@ impl Options {
     }
 }
 
+fn written(path: &OsString) -> WrittenPath {
+    WrittenPath::from(path.as_bytes())
+}
+
 fn report_line(way: Way, report: &SyncReport) -> String {
     let word = match way {
         Way::Up => "pushed",
@@ -270,8 +286,9 @@ fn plan_page(plan: &PlanReport) -> String {
     }
     if let Some(refusal) = &plan.delete_refused {
         page.push_str(&format!(
-            "without --confirm-delete {}: {refusal}\n",
-            plan.deletes
+            "without --confirm-delete {}: {}\n",
+            plan.deletes,
+            wording::message(refusal)
         ));
     }
     for problem in &plan.problems {

@@ -23,7 +23,7 @@ pub(crate) struct Doctor {
 
     /// Print one JSON object instead of lines
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 impl Doctor {

@@ -43,7 +43,7 @@ pub(crate) struct Events {
 
     /// Print what the tool list_background_watch_events returns; when it follows, one event on each line
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 impl Events {

@@ -126,6 +126,15 @@ struct Start {
 }
 
 impl Job {
+    /// Whether the result is wanted as JSON.
+    pub(crate) fn wants_json(&self) -> bool {
+        match &self.action {
+            Action::Start(start) => start.json,
+            Action::Show { json, .. } => *json,
+            _ => false,
+        }
+    }
+
     /// Does it, and prints what came of it.
     pub(crate) fn run(&self, common: &Common) -> Result<(), Failed> {
         match &self.action {

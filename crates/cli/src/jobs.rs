@@ -25,7 +25,7 @@ pub(crate) struct Jobs {
 
     /// Print what the tool list_background_tasks returns
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 impl Jobs {

@@ -14,7 +14,7 @@ use crate::report::{Failed, notice, print, table};
 pub(crate) struct List {
     /// Print what the tool list_sandboxes returns
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 impl List {

@@ -33,7 +33,7 @@ pub(crate) struct Ls {
 
     /// Print what the tool list_remote_files returns
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 impl Ls {
@@ -62,12 +62,8 @@ impl Ls {
         let remote = Remote::parse(&self.directory, &engine)?;
         let context = CallContext::new(Principal::local(), stop);
         let request = ListRequest {
+            path: remote.path_or_start().to_vec(),
             sandbox: Some(remote.name),
-            path: if remote.path.is_empty() {
-                b".".to_vec()
-            } else {
-                remote.path
-            },
             recursive: self.recursive,
             most_entries: MOST_ENTRIES,
             glob: None,

@@ -28,6 +28,7 @@ mod watch;
 mod watch_options;
 mod watchdog;
 mod watchdog_service;
+mod wording;
 
 use std::process::ExitCode;
 
@@ -38,14 +39,15 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     log::start(arguments.common.verbose);
     let common = &arguments.common;
+    let form = arguments.form();
     let done = match &arguments.command {
         None => serve::run(&arguments),
         Some(Command::Demo(demo)) => demo.run(common),
-        Some(Command::Exec(exec)) => return report::end_of_exec(exec.run(common)),
-        Some(Command::Ls(ls)) => return report::end_of_exec(ls.run(common)),
-        Some(Command::Cat(cat)) => return report::end_of_exec(cat.run(common)),
-        Some(Command::Push(push)) => return report::end_of_exec(push.run(common)),
-        Some(Command::Pull(pull)) => return report::end_of_exec(pull.run(common)),
+        Some(Command::Exec(exec)) => return report::end_of_exec(exec.run(common), form),
+        Some(Command::Ls(ls)) => return report::end_of_exec(ls.run(common), form),
+        Some(Command::Cat(cat)) => return report::end_of_exec(cat.run(common), form),
+        Some(Command::Push(push)) => return report::end_of_exec(push.run(common), form),
+        Some(Command::Pull(pull)) => return report::end_of_exec(pull.run(common), form),
         Some(Command::List(list)) => list.run(common),
         Some(Command::Status(status)) => status.run(common),
         Some(Command::Clean(clean)) => clean.run(common),
@@ -61,5 +63,5 @@ fn main() -> ExitCode {
         Some(Command::TransferWorker(worker)) => worker.run(),
         Some(Command::SandboxSupervisor(supervisor)) => supervisor.run(),
     };
-    report::end(done)
+    report::end(done, form)
 }

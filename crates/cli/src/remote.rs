@@ -22,6 +22,14 @@ impl Remote {
         Remote::split(word.as_bytes(), &engine.names()).ok_or(Failed::NoRemote)
     }
 
+    /// The path, or where commands of the sandbox begin when none is written.
+    pub(crate) fn path_or_start(&self) -> &[u8] {
+        match self.path.as_slice() {
+            [] => b".",
+            path => path,
+        }
+    }
+
     fn split(word: &[u8], names: &[String]) -> Option<Self> {
         let is_meant = |name: &&String| {
             let rest = word.strip_prefix(name.as_bytes());

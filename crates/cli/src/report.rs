@@ -1,4 +1,5 @@
-//! How commands end: an exit code, and two lines on standard error when something did not work.
+//! How commands end: an exit code, and when something did not work two lines on standard error, or one JSON object on
+//! standard output where the result would have been one.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -15,8 +16,10 @@ use remote_sandbox_engine::secrets::StoreError;
 use remote_sandbox_engine::transfer::AssignmentError;
 use remote_sandbox_engine::watchdog::WatchdogError;
 use remote_sandbox_server::mcp::ServeError;
+use serde_json::Value;
 
 use crate::demo::DemoError;
+use crate::wording;
 
 /// The exit code of a command of ours that failed.
 const FAILED: u8 = 1;
@@ -32,6 +35,15 @@ pub(crate) const INTERRUPTED: u8 = 130;
 
 /// What a shell shows for a program whose reader went away.
 const READER_GONE: u8 = 141;
+
+/// How a command tells what did not work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Lines for people.
+    Lines,
+    /// One JSON object, as tools return it.
+    Json,
+}
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -57,9 +69,6 @@ pub(crate) enum Failed {
     /// An argument names no file of a sandbox.
     #[error("the argument names no file of a sandbox")]
     NoRemote,
-    /// A path that has to be text is none.
-    #[error("the path is no text")]
-    NotText,
     /// Standard input cannot be read.
     #[error("standard input cannot be read")]
     Input(#[source] io::Error),
@@ -119,9 +128,6 @@ impl Failed {
             Failed::NoRemote => {
                 "write it as NAME:PATH, such as gpu1:~/results; `list` shows the names"
             }
-            Failed::NotText => {
-                "copy the directory it lies in; the names of what is copied may be any bytes"
-            }
             Failed::Secret(StoreError::Unknown(_)) => {
                 "`remote-sandbox-mcp secret list` shows the names"
             }
@@ -137,6 +143,41 @@ impl Failed {
         }
     }
 
+    /// The same as a tool tells it, in the words of the command line.
+    fn failure(&self) -> Failure {
+        let mut failure = match self {
+            Failed::Engine(failure) => failure.clone(),
+            other => Failure::new(other.reason(), Failure::chain(other)),
+        };
+        failure.message = wording::message(&failure.message);
+        failure.hint(wording::hint(self.hint()))
+    }
+
+    /// The documented reason of what is no failure of the engine.
+    fn reason(&self) -> Code {
+        match self {
+            Failed::Engine(failure) => failure.code,
+            Failed::Setup(SetupError::Missing(_)) | Failed::Secret(StoreError::Unknown(_)) => {
+                Code::NotFound
+            }
+            Failed::Setup(_) => Code::NotConfigured,
+            Failed::Script(_)
+            | Failed::Variable(_)
+            | Failed::NoRemote
+            | Failed::UnfitInput(_)
+            | Failed::SecretName(_) => Code::InvalidParams,
+            Failed::Secret(_) => Code::StoreUnavailable,
+            Failed::NotCleaned(_) => Code::RemoteRefused,
+            Failed::Interrupted(_) => Code::Cancelled,
+            _ => Code::Internal,
+        }
+    }
+
+    /// Whether it was told already, or cannot be.
+    fn is_told(&self) -> bool {
+        matches!(self, Failed::Unwell | Failed::Output(_))
+    }
+
     /// The exit code, when it is not the usual one for failures.
     fn own_code(&self) -> Option<u8> {
         match self {
@@ -150,33 +191,45 @@ impl Failed {
 }
 
 /// The end of a command.
-pub(crate) fn end(done: Result<(), Failed>) -> ExitCode {
+pub(crate) fn end(done: Result<(), Failed>, form: Form) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failed) => ExitCode::from(complain(&failed, FAILED)),
+        Err(failed) => ExitCode::from(complain(&failed, FAILED, form)),
     }
 }
 
 /// The end of `exec`, which passes the exit code of its command on, and of those that use its exit codes.
-pub(crate) fn end_of_exec(done: Result<u8, Failed>) -> ExitCode {
+pub(crate) fn end_of_exec(done: Result<u8, Failed>, form: Form) -> ExitCode {
     let code = done.unwrap_or_else(|failed| {
         let is_lost = matches!(&failed, Failed::Engine(failure) if failure.code == Code::LinkLost);
-        complain(&failed, if is_lost { LINK_LOST } else { EXEC_FAILED })
+        let usual = if is_lost { LINK_LOST } else { EXEC_FAILED };
+        complain(&failed, usual, form)
     });
     ExitCode::from(code)
 }
 
-/// Says what did not work and what to do, and gives the exit code. Who went away himself is not told.
-fn complain(failed: &Failed, usual: u8) -> u8 {
-    if let Some(code) = failed.own_code() {
-        return code;
+/// Says what did not work and what to do, and gives the exit code. People who went away themselves are not told.
+fn complain(failed: &Failed, usual: u8, form: Form) -> u8 {
+    let code = failed.own_code();
+    let failure = failed.failure();
+    match form {
+        // A reader that is gone is no reason to break.
+        Form::Json if !failed.is_told() => {
+            let _ = print(&format!("{}\n", json_of(&failure)));
+        }
+        Form::Lines if code.is_none() => {
+            notice(&failure.message);
+            if !failure.hint.is_empty() {
+                let _ = writeln!(io::stderr(), "hint: {}", failure.hint);
+            }
+        }
+        _ => {}
     }
-    notice(&Failure::chain(failed));
-    if !failed.hint().is_empty() {
-        // A closed standard error is no reason to break.
-        let _ = writeln!(io::stderr(), "hint: {}", failed.hint());
-    }
-    usual
+    code.unwrap_or(usual)
+}
+
+fn json_of(failure: &Failure) -> Value {
+    serde_json::to_value(failure).unwrap_or_default()
 }
 
 /// Tells something beside the output.
@@ -254,8 +307,24 @@ mod tests {
     #[test]
     fn reader_that_went_away_is_no_failure_to_talk_about() {
         let gone = Failed::Output(io::ErrorKind::BrokenPipe.into());
-        assert_eq!(complain(&gone, FAILED), READER_GONE);
+        assert_eq!(complain(&gone, FAILED, Form::Json), READER_GONE);
         let full = Failed::Output(io::ErrorKind::StorageFull.into());
-        assert_eq!(complain(&full, EXEC_FAILED), EXEC_FAILED);
+        assert_eq!(complain(&full, EXEC_FAILED, Form::Lines), EXEC_FAILED);
+    }
+
+    #[test]
+    fn failure_of_the_command_line_has_a_code_and_speaks_of_options() {
+        let engine = Failure::new(Code::Busy, "in use").hint("try `dry_run: true`");
+        let told = Failed::from(engine.retry()).failure();
+        assert_eq!(
+            json_of(&told),
+            serde_json::json!({
+                "error": "in use", "code": "busy", "hint": "try `--dry-run`", "retry": true
+            })
+        );
+        let own = Failed::NoRemote.failure();
+        assert_eq!(own.code, Code::InvalidParams);
+        assert!(own.hint.contains("NAME:PATH"), "{}", own.hint);
+        assert_eq!(Failed::Interrupted(143).failure().code, Code::Cancelled);
     }
 }

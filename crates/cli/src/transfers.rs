@@ -30,7 +30,7 @@ pub(crate) struct Transfers {
 
     /// Print what the tool check_file_transfer_task returns
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 
     /// End this transfer; what is complete stays, half a file never does
     #[arg(long, value_name = "ID")]
@@ -48,7 +48,7 @@ impl Transfers {
         let context = CallContext::new(Principal::local(), stop);
         if let Some(task) = self.cancel {
             let done = engine.cancel_transfer(&context, task, PATIENCE).await?;
-            if done.already_finished {
+            if done.already_finished && !self.json {
                 return Ok(format!("{task} had ended before: {}\n", done.status.name()));
             }
         }

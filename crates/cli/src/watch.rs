@@ -106,6 +106,17 @@ struct Add {
 }
 
 impl Watch {
+    /// Whether the result is wanted as JSON.
+    pub(crate) fn wants_json(&self) -> bool {
+        match &self.action {
+            Action::Add(add) => add.json,
+            Action::List { json, .. }
+            | Action::Show { json, .. }
+            | Action::Cancel { json, .. }
+            | Action::Progress { json, .. } => *json,
+        }
+    }
+
     /// Does it, and prints what came of it.
     pub(crate) fn run(&self, common: &Common) -> Result<(), Failed> {
         let text = with_engine(common, |engine, stop| text(engine, stop, &self.action))?;

@@ -54,6 +54,16 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl Watchdog {
+    /// Whether the result is wanted as JSON.
+    pub(crate) fn wants_json(&self) -> bool {
+        match &self.action {
+            Action::Run(_) => false,
+            Action::Install(install) => install.json,
+            Action::Uninstall(uninstall) => uninstall.json,
+            Action::Status(status) => status.json,
+        }
+    }
+
     /// Does it.
     pub(crate) fn run(&self, common: &Common) -> Result<(), Failed> {
         match &self.action {

@@ -26,7 +26,7 @@ pub(crate) struct Install {
 
     /// Print the result as JSON
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 /// End the watchdog and take its service away
@@ -34,7 +34,7 @@ pub(crate) struct Install {
 pub(crate) struct Uninstall {
     /// Print the result as JSON
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 /// Show whether the watchdog works, what keeps it running and what it has to do
@@ -42,7 +42,7 @@ pub(crate) struct Uninstall {
 pub(crate) struct Status {
     /// Print what the tool get_watchdog_status returns
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 impl Install {

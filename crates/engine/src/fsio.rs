@@ -320,6 +320,14 @@ pub fn is_still_at(file: &File, path: &Path) -> bool {
     (open.dev(), open.ino()) == (named.dev(), named.ino())
 }
 
+/// Whether a plain file was last written before this moment; not when it cannot be looked at.
+pub fn is_older_than(path: &Path, moment: Duration) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| {
+        let written = u64::try_from(found.mtime()).unwrap_or(0);
+        found.is_file() && Duration::from_secs(written) < moment
+    })
+}
+
 /// Takes the lock of a file if nobody holds it.
 pub fn try_lock(file: &File) -> bool {
     rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()

@@ -17,6 +17,7 @@ pub mod fsio;
 pub mod job;
 pub mod listing;
 pub mod local;
+mod mark;
 pub mod notify;
 pub mod proc;
 pub mod questions;

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::outcome::LeftRunning;
 use remote_sandbox_core::probe::{self, Resources};
 use remote_sandbox_core::shell::{
@@ -12,6 +11,7 @@ use remote_sandbox_core::shell::{
 };
 use remote_sandbox_core::sync::scan::{ScanError, Scanner, parse_scanners, scanners_script};
 
+use crate::mark::new_mark;
 use crate::sandbox::Sandbox;
 use crate::shell::left_running;
 
@@ -58,7 +58,7 @@ pub async fn processes(
 
 /// All processes of this user there that carry the token of a run, whoever started it.
 pub async fn carriers(sandbox: &dyn Sandbox) -> Result<Vec<TokenProcess>, Failure> {
-    let mark = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
+    let mark = new_mark();
     let report = sandbox.ask(clean_script(&mark), CLEAN_LIMIT).await?;
     parse_clean_report(&mark, &report).map_err(|error| match error {
         CleanError::Hidden => failure(sandbox, Code::Unsupported, &error)
@@ -81,7 +81,7 @@ pub async fn resources(sandbox: &dyn Sandbox) -> Result<Resources, Failure> {
 
 /// What it can list its files with.
 pub async fn scanner(sandbox: &dyn Sandbox) -> Result<Scanner, Failure> {
-    let mark = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
+    let mark = new_mark();
     let report = sandbox.ask(scanners_script(&mark), SCANNER_LIMIT).await?;
     let name = &sandbox.description().name;
     let Some(found) = parse_scanners(&mark, &report) else {

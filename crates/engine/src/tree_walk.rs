@@ -13,7 +13,7 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::sftp::{Attributes, FileKind, RemotePath, StatusCode};
-use remote_sandbox_core::sync::path::shown;
+use remote_sandbox_core::sync::path::{inside, shown};
 use remote_sandbox_core::sync::scan::{
     Found, HostPath, RootKind, ScanDepth, ScanProblem, ScanRequest, ScanSummary, is_passed_over,
     listed_entry,
@@ -163,9 +163,7 @@ impl<'a, T: FnMut(Found) -> bool + Send> Walk<'a, T> {
         let Some(path) = path else {
             return Some(self.root.clone());
         };
-        let root = self.root.as_bytes();
-        let slash: &[u8] = if root.ends_with(b"/") { b"" } else { b"/" };
-        let remote = RemotePath::new([root, slash, path.as_bytes()].concat()).ok();
+        let remote = RemotePath::new(inside(self.root.as_bytes(), path.as_bytes())).ok();
         if remote.is_none() {
             self.problem(unreadable(Some(path)));
         }
@@ -439,7 +437,13 @@ impl<'a, T: FnMut(Found) -> bool + Send> Walk<'a, T> {
         match error {
             SftpError::Closed(_) => Err(WalkError::Cut(error)),
             _ => {
-                self.problem(vanished(path));
+                let is_denied = error.code() == Some(StatusCode::PermissionDenied);
+                self.problem(match is_denied {
+                    true => ScanProblem::Denied {
+                        shown: path.shown().text,
+                    },
+                    false => vanished(path),
+                });
                 Ok(Looked::Over)
             }
         }

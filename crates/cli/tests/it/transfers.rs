@@ -332,6 +332,12 @@ async fn transfers_are_listed_shown_and_cancelled_on_the_command_line() {
     assert!(text(&cancelled).contains("cancelled"), "{cancelled:?}");
     let again = text(&stage.command(&["transfers", "--cancel", &id]));
     assert!(again.contains("had ended before: cancelled"), "{again}");
+    let again = stage.command(&["transfers", "--cancel", &id, "--json"]);
+    let again: Value = serde_json::from_str(&text(&again)).unwrap();
+    assert_eq!(
+        (&again["task_id"], &again["status"]),
+        (&started.task_id.into(), &"cancelled".into())
+    );
     let unknown = stage.command(&["transfers", "12"]);
     assert_eq!(unknown.status.code(), Some(1));
     let words = String::from_utf8_lossy(&unknown.stderr).into_owned();

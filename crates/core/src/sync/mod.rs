@@ -23,8 +23,10 @@ pub mod spool;
 pub mod squeezed;
 pub mod staging;
 pub mod temporary;
+pub mod written;
 
 pub use entry::{Entry, Identity, Kind, LinkEnd, Mtime, Special, Stamp};
 pub use ignore::{Filter, FilterError, Glob, GlobError, Judge, Prune, Verdict};
 pub use list::{EntryList, ListError, Misplaced, SortedEntries};
 pub use path::{PathError, PathFault, RelPath, Shown};
+pub use written::WrittenPath;

@@ -180,6 +180,12 @@ fn fault_of(bytes: &[u8]) -> Option<PathFault> {
         })
 }
 
+/// A path in a directory, with one slash between the two.
+pub fn inside(directory: &[u8], path: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if directory.ends_with(b"/") { b"" } else { b"/" };
+    [directory, slash, path].concat()
+}
+
 /// Bytes as text for a reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {

@@ -151,3 +151,10 @@ proptest! {
         prop_assert_ne!(shown(&left), shown(&right));
     }
 }
+
+#[test]
+fn path_in_a_directory_has_one_slash_between() {
+    assert_eq!(inside(b"/srv", b"a/b"), b"/srv/a/b");
+    assert_eq!(inside(b"/", b"a"), b"/a");
+    assert_eq!(inside(b"./", b"\xff"), b"./\xff");
+}

@@ -94,6 +94,11 @@ impl BeneathError {
         matches!(self, BeneathError::File { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
+    /// Whether this user may not do it.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, BeneathError::File { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+
     pub(super) fn of(action: &'static str, path: &RelPath, error: impl Into<io::Error>) -> Self {
         BeneathError::at(action, path.shown().text, error)
     }

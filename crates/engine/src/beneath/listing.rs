@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use remote_sandbox_core::sync::ignore::MOST_GITIGNORE_BYTES;
 use remote_sandbox_core::sync::path::PathError;
 use remote_sandbox_core::sync::scan::ScanProblem;
 use remote_sandbox_core::sync::temporary::is_temporary;
@@ -21,9 +22,6 @@ use super::stat::{entry_of, kind_of, look_at};
 use super::tree::Tree;
 
 const IGNORE_FILE: &[u8] = b".gitignore";
-
-/// A `.gitignore` file is read up to this size; a larger one is no list that anybody wrote.
-const MOST_IGNORE_BYTES: u64 = 1024 * 1024;
 
 /// A directory that is to be read.
 #[derive(Debug, Clone)]
@@ -137,6 +135,14 @@ pub(super) fn unreadable(place: &Place) -> ScanProblem {
     }
 }
 
+/// What it means that an entry could not be looked at.
+pub(super) fn not_looked_at(shown: String, is_denied: bool) -> ScanProblem {
+    match is_denied {
+        true => ScanProblem::Denied { shown },
+        false => ScanProblem::Vanished { shown },
+    }
+}
+
 /// The names in this directory that must not be touched.
 fn avoided_names(place: &Place, options: &LocalScanOptions) -> Vec<Vec<u8>> {
     if options.avoid.is_empty() {
@@ -196,9 +202,10 @@ impl Reader<'_> {
         path: &RelPath,
         tell: &mut dyn FnMut(Event) -> Told,
     ) -> Told {
-        let Ok(Some(entry)) = look_at(directory, name, path) else {
-            let shown = path.shown().text;
-            return tell(Event::Problem(ScanProblem::Vanished { shown }));
+        let looked = look_at(directory, name, path);
+        let is_denied = matches!(looked, Err(Errno::ACCESS | Errno::PERM));
+        let Ok(Some(entry)) = looked else {
+            return tell(Event::Problem(not_looked_at(path.shown().text, is_denied)));
         };
         match &entry.kind {
             Kind::Directory => tell(Event::Directory(name.into())),
@@ -224,20 +231,21 @@ impl Reader<'_> {
 
     fn end_of(&self, name: &[u8], link: &Entry) -> Result<Entry, ScanProblem> {
         let shown = || link.path.shown().text;
-        let vanished = || ScanProblem::Vanished { shown: shown() };
+        let failed = |is_denied| not_looked_at(shown(), is_denied);
         let inside = joined(self.place.inside.as_ref(), name)?;
         let real = self
             .place
             .tree
             .real_place(&inside)
-            .map_err(|_| vanished())?;
+            .map_err(|error| failed(error.is_denied()))?;
         if !self.options.allows(&real) {
             return Err(ScanProblem::Outside { shown: shown() });
         }
-        let found = rustix::fs::lstat(real.as_path()).map_err(|_| vanished())?;
+        let found = rustix::fs::lstat(real.as_path())
+            .map_err(|error| failed(matches!(error, Errno::ACCESS | Errno::PERM)))?;
         match kind_of(&found) {
             // It was replaced since it was resolved; nothing good comes of following once more.
-            Kind::Link { .. } | Kind::Directory => Err(vanished()),
+            Kind::Link { .. } | Kind::Directory => Err(failed(false)),
             kind => Ok(entry_of(link.path.clone(), kind, &found)),
         }
     }
@@ -262,10 +270,11 @@ fn read_rules(directory: BorrowedFd<'_>, place: &Place) -> Result<Option<Vec<u8>
         opened => opened.map_err(|error| failed(error.into()))?,
     };
     let mut text = Vec::new();
-    let mut bounded = std::fs::File::from(file).take(MOST_IGNORE_BYTES + 1);
+    let mut bounded = std::fs::File::from(file).take(MOST_GITIGNORE_BYTES as u64 + 1);
     bounded.read_to_end(&mut text).map_err(failed)?;
-    if text.len() as u64 > MOST_IGNORE_BYTES {
-        return Err(failed(std::io::Error::other("it is larger than 1 MiB")));
+    if text.len() > MOST_GITIGNORE_BYTES {
+        let text = format!("it is larger than {MOST_GITIGNORE_BYTES} bytes");
+        return Err(failed(std::io::Error::other(text)));
     }
     Ok(Some(text))
 }

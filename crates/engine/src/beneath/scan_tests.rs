@@ -282,6 +282,31 @@ fn unreadable_directory_is_a_problem_and_the_rest_goes_on() {
     assert_eq!(problems(&scan), ["the directory `closed` cannot be read"]);
 }
 
+#[test]
+fn entries_that_may_not_be_looked_at_are_told_as_denied_and_not_as_gone() {
+    let ground = Ground::with(&["a", "names/inner/", "names/x"]);
+    let permit = |path: &str, mode| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(ground.at(path), permissions).unwrap();
+    };
+    permit("", 0o755);
+    // Its names can be read, what they stand for cannot.
+    permit("names", 0o444);
+    let scan = as_nobody(|| ground.scan(&plain()));
+    permit("names", 0o700);
+    assert_eq!(listed(&scan), ["a", "names/"]);
+    let mut told = problems(&scan);
+    told.sort();
+    assert_eq!(
+        told,
+        [
+            "`names/inner` could not be looked at: permission denied",
+            "`names/x` could not be looked at: permission denied",
+            "the directory `names/inner` cannot be read",
+        ]
+    );
+}
+
 /// Does something as a user who may not read everything, in a thread of its own.
 fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {

@@ -12,7 +12,7 @@ use remote_sandbox_core::sync::{Entry, Filter, Judge, Prune, RelPath, Verdict};
 use rustix::io::Errno;
 
 use super::BeneathError;
-use super::listing::{Event, Place, Told, read, unreadable};
+use super::listing::{Event, Place, Told, not_looked_at, read, unreadable};
 use super::prefetch::{Ahead, Ticket};
 use super::scan::{LocalScan, LocalScanOptions};
 use super::tree::Tree;
@@ -346,9 +346,9 @@ impl<'a> Walk<'a> {
                 let path = path.clone();
                 self.list.push(Entry { path, ..entry })?;
             }
-            Ok(None) | Err(_) => {
-                let shown = path.shown().text;
-                self.problem(ScanProblem::Vanished { shown });
+            missing => {
+                let is_denied = missing.is_err_and(|error| error.is_denied());
+                self.problem(not_looked_at(path.shown().text, is_denied));
             }
         }
         Ok(())
@@ -362,7 +362,7 @@ impl<'a> Walk<'a> {
         let shown = || path.shown().text;
         let links = self.frames.iter().filter(|frame| frame.is_behind_link);
         let end = match link.tree.real_place(inside) {
-            Err(_) => Err(ScanProblem::Vanished { shown: shown() }),
+            Err(error) => Err(not_looked_at(shown(), error.is_denied())),
             Ok(real) if !self.options.allows(&real) => Err(ScanProblem::Outside { shown: shown() }),
             Ok(_) if links.count() >= MOST_LINKS => Err(ScanProblem::Loop { shown: shown() }),
             Ok(real) => Tree::open(&real).map_err(|_| ScanProblem::Unreadable { shown: shown() }),

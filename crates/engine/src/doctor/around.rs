@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use remote_sandbox_core::doctor::{Step, StepName, checkup_script, judge_checkup, parse_checkup};
 use remote_sandbox_core::failure::Failure;
-use remote_sandbox_core::ids::RunToken;
 
 use super::StepLog;
 use crate::clock;
+use crate::mark::new_mark;
 
 /// The script ends within this time; each of its tools has five seconds.
 pub(crate) const SCRIPT_LIMIT: Duration = Duration::from_secs(15);
@@ -21,7 +21,7 @@ pub(crate) async fn look_around<W>(
 ) where
     W: Future<Output = Result<Vec<u8>, Failure>>,
 {
-    let mark = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
+    let mark = new_mark();
     let (started, before) = (clock::instant(), clock::wall());
     let answer = ask(checkup_script(&mark)).await;
     let (took, after) = (started.elapsed(), clock::wall());

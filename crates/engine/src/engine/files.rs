@@ -8,7 +8,6 @@ use remote_sandbox_core::files::{
     Content, FileState, Part, ReadAnswer, ReadError, parse_header, parse_read, read_script,
     whole_script,
 };
-use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::secret::Mask;
 use remote_sandbox_core::sync::path::shown;
 use remote_sandbox_core::sync::scan::HostPath;
@@ -18,6 +17,7 @@ use super::Engine;
 use crate::audit::BeginRow;
 use crate::call::CallContext;
 use crate::clock;
+use crate::mark::new_mark;
 use crate::sandbox::Sandbox;
 use crate::shell::{ByteStream, StreamError};
 
@@ -205,7 +205,7 @@ async fn read(
     request: &ReadRequest,
 ) -> Result<ReadAnswer, Failure> {
     let (part, budget) = (request.part, request.max_bytes);
-    let mark = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
+    let mark = new_mark();
     let script = read_script(path, part, budget, &mark);
     let answer = if budget <= MOST_ASKED {
         sandbox.ask(script, LIMIT).await?
@@ -280,7 +280,7 @@ impl FileStream {
         host_path: &HostPath,
         path: &[u8],
     ) -> Result<Self, Failure> {
-        let mark = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
+        let mark = new_mark();
         let script = whole_script(host_path, &mark);
         let mut stream = sandbox.open(&["sh", "-c", &script]).await?;
         let mut bytes = Vec::new();

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use remote_sandbox_core::failure::Failure;
-use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::job::{JobId, MOST_PRUNED, parse_prune, prune_script};
 
 use super::{Engine, forget_old_watches};
 use crate::call::CallContext;
 use crate::clock;
+use crate::mark::new_mark;
 use crate::sandbox::Sandbox;
 use crate::store::{JobRow, Store};
 
@@ -96,7 +96,7 @@ async fn prune(
     sandbox: &dyn Sandbox,
     rows: &[JobRow],
 ) -> Result<Vec<JobId>, Failure> {
-    let mark = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
+    let mark = new_mark();
     let jobs: Vec<JobId> = rows.iter().map(|row| row.id.clone()).collect();
     let answer = sandbox.ask(prune_script(&jobs, &mark), PRUNE_LIMIT).await?;
     let mut gone = parse_prune(&mark, &answer);

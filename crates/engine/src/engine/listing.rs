@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::files::FirstEntries;
 use remote_sandbox_core::ids::RunToken;
-use remote_sandbox_core::sync::path::shown;
+use remote_sandbox_core::sync::path::{inside, shown};
 use remote_sandbox_core::sync::scan::{
     Found, HostPath, RootKind, ScanDepth, ScanError, ScanProblem, ScanReader, ScanRequest, Scanner,
     SortedBy, scan_script,
@@ -17,6 +17,7 @@ use super::Engine;
 use super::files::{LIMIT, denied, host_path, missing, unless_cancelled};
 use crate::call::CallContext;
 use crate::clock;
+use crate::mark::new_mark;
 use crate::questions;
 use crate::sandbox::Sandbox;
 use crate::tree_walk;
@@ -152,8 +153,7 @@ impl Engine {
 
 /// The path of an entry as the caller may write it.
 fn below(above: &[u8], entry: &Entry) -> Shown {
-    let slash: &[u8] = if above.ends_with(b"/") { b"" } else { b"/" };
-    shown(&[above, slash, entry.path.as_bytes()].concat())
+    shown(&inside(above, entry.path.as_bytes()))
 }
 
 /// What a scan has given.
@@ -187,7 +187,7 @@ async fn collect(
         },
         lists_lone_file: true,
     };
-    let mark = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
+    let mark = new_mark();
     let script = scan_script(&scan, &mark);
     if scanner == Scanner::Files {
         let answer = sandbox.ask(script, LIMIT).await?;

@@ -236,7 +236,8 @@ impl Engine {
             Way::Up => ("sync_local_to_remote", "->"),
             Way::Down => ("sync_remote_to_local", "<-"),
         };
-        let paths = format!("{} {arrow} {}", request.local_path, request.remote_path);
+        let (local, remote) = (request.local_path.shown(), request.remote_path.shown());
+        let paths = format!("{local} {arrow} {remote}");
         self.record(&BeginRow {
             principal: context.principal.as_str(),
             call: &context.call,

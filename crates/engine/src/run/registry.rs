@@ -23,6 +23,7 @@ use crate::audit::{Audit, EndRow};
 use crate::call::Principal;
 use crate::clock;
 use crate::fsio;
+use crate::mark::new_mark;
 use crate::sandbox::{Ended, Order, Sandbox, Sink};
 
 /// Most runs that may go on at the same time.
@@ -92,10 +93,7 @@ impl Registry {
     /// An id and a token for a run that is about to start.
     pub fn new_names() -> (RunId, RunToken) {
         let id = RunId::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
-        (
-            id,
-            RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes()),
-        )
+        (id, new_mark())
     }
 
     /// Starts a run; it goes on by itself from here.

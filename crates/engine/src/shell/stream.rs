@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::output::{HeadTail, clean_line};
 use remote_sandbox_core::shell::{Gate, stream_script};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::oneshot;
 
 use super::{Heard, Incoming, Outgoing};
+
+use crate::mark::new_mark;
 
 /// Bytes that may wait in each direction; whoever writes more waits for the reader.
 const HELD: usize = 256 * 1024;
@@ -95,7 +96,7 @@ where
     I: Incoming + 'static,
     O: Outgoing + 'static,
 {
-    let token = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
+    let token = new_mark();
     let mut pump = Pump {
         out: Gate::new(&token),
         err: Gate::new(&token),

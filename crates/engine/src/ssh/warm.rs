@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::channel::Shell;
 use super::session::Session;
 use crate::clock;
+use crate::mark::new_mark;
 use crate::shell::{Heard, Incoming as _, Outgoing as _};
 
 /// A shell that waited longer may no longer be like a new one.
@@ -257,7 +258,7 @@ impl Keeper {
         mut shell: Shell,
         asked: oneshot::Receiver<oneshot::Sender<Handed>>,
     ) -> Parting {
-        let token = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
+        let token = new_mark();
         let local = self.session.warm().state().local;
         let script = ready_script(&token, self.session.timeout_program(), local);
         let expiry = self.begun + LONGEST_WAIT;

@@ -11,10 +11,11 @@ use remote_sandbox_core::sync::{Mtime, RelPath};
 use sha2::{Digest, Sha256};
 
 use super::decide::out_of_order;
-use super::far::new_mark;
 use super::pack::Source;
 use super::progress::{Phase, Progress};
 use super::sides::Sides;
+
+use crate::mark::new_mark;
 
 /// Files that are compared together.
 const TOGETHER: usize = 2000;

@@ -4,17 +4,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::chores::{
     Removal, mode_script, parse_modes, parse_removed, parse_space, remove_script, sealed_list,
     space_script, times_script,
 };
+use remote_sandbox_core::sync::path::inside;
 use remote_sandbox_core::sync::receive::discard_script;
 use remote_sandbox_core::sync::scan::{HostPath, Scanner};
 use remote_sandbox_core::sync::{Mtime, RelPath};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::far_files;
+use crate::mark::new_mark;
 use crate::sandbox::Sandbox;
 use crate::shell::{StreamEnd, StreamError};
 
@@ -30,11 +31,6 @@ pub(super) const WORK_LIMIT: Duration = Duration::from_secs(600);
 /// The most that a program may say; a list of paths that failed is far shorter.
 const MOST_SAID: u64 = 8 * 1024 * 1024;
 
-/// A new mark for a script.
-pub(super) fn new_mark() -> RunToken {
-    RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes())
-}
-
 /// The root of a sync in a sandbox.
 #[derive(Clone)]
 pub(super) struct Far<'a> {
@@ -48,9 +44,7 @@ pub(super) struct Far<'a> {
 impl Far<'_> {
     /// A path below the root, as scripts take it.
     pub(super) fn below(&self, path: &RelPath) -> HostPath {
-        let root = self.root.as_bytes();
-        let slash: &[u8] = if root.ends_with(b"/") { b"" } else { b"/" };
-        let path = [root, slash, path.as_bytes()].concat();
+        let path = inside(self.root.as_bytes(), path.as_bytes());
         // Both parts were paths, and the whole is only longer.
         HostPath::parse(&path).unwrap_or_else(|_| self.root.clone())
     }

@@ -9,8 +9,9 @@ use remote_sandbox_core::sync::scan::{
 };
 use tokio::io::AsyncReadExt as _;
 
-use super::far::{SILENCE_LIMIT, new_mark};
+use super::far::SILENCE_LIMIT;
 use crate::listing::{Listing, ListingBuilder, ListingError};
+use crate::mark::new_mark;
 use crate::questions;
 use crate::sandbox::Sandbox;
 use crate::tree_walk;

@@ -3,21 +3,20 @@
 use std::fmt::Write as _;
 
 use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::sync::ignore::MOST_GITIGNORE_BYTES;
 use remote_sandbox_core::sync::scan::Scanner;
 use remote_sandbox_core::sync::{Filter, RelPath};
 
-use super::far::{Far, new_mark};
+use super::far::Far;
 use super::far_files;
 use crate::listing::Listing;
+use crate::mark::new_mark;
 
 /// The file with rules of a directory.
 const NAME: &[u8] = b".gitignore";
 
 /// More of them than this is no project.
 const MOST_FILES: usize = 2000;
-
-/// The part of such a file that counts.
-const MOST_BYTES: usize = 64 * 1024;
 
 /// Reads them in one go and adds their rules, those of outer directories first.
 pub(super) async fn collect(
@@ -39,14 +38,14 @@ pub(super) async fn collect(
         return Ok(());
     }
     let parts = match far.scanner {
-        Scanner::Files => far_files::read(far, &files, MOST_BYTES).await?,
+        Scanner::Files => far_files::read(far, &files, MOST_GITIGNORE_BYTES).await?,
         _ => read(far, &files).await?,
     };
     let mut parts = parts.into_iter();
     for path in &files {
         let Some(rules) = parts.next() else {
             let text = format!(
-                "`{}` and what follows could not be read whole",
+                "`{}` could not be read whole, or is larger than {MOST_GITIGNORE_BYTES} bytes",
                 path.shown()
             );
             return Err(far
@@ -73,7 +72,7 @@ fn script(far: &Far<'_>, mark: &remote_sandbox_core::ids::RunToken) -> String {
     let mut script = remote_sandbox_core::sync::chores::enter(&far.root, mark);
     let _ = writeln!(
         script,
-        "xargs -0 sh -c 'for f; do [ -r \"$f\" ] && [ \"$(wc -c <\"$f\")\" -le {MOST_BYTES} ] || exit 255; cat \"$f\"; printf \"RSMCP:{mark}:next\\n\"; done' sh"
+        "xargs -0 sh -c 'for f; do [ -r \"$f\" ] && [ \"$(wc -c <\"$f\")\" -le {MOST_GITIGNORE_BYTES} ] || exit 255; cat \"$f\"; printf \"RSMCP:{mark}:next\\n\"; done' sh"
     );
     script
 }

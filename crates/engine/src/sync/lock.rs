@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
 use sha2::{Digest, Sha256};
@@ -12,21 +13,19 @@ use super::sides::{Setting, Sides, far_path};
 use crate::fsio;
 
 /// The folder of lock files in the state folder.
-const FOLDER: &str = "sync-locks";
+pub(super) const FOLDER: &str = "sync-locks";
 
-/// How the folders of a pair are named.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Named {
-    /// As the caller wrote it, which is all that is known before the scan.
-    AsWritten,
-    /// As it really lies.
-    AsItLies,
-}
+/// A lock file may be removed just when somebody opens it; so often is the new one tried.
+const MOST_ATTEMPTS: usize = 5;
+
+/// What is told when a pair is in use.
+const PAIR_BUSY: &str = "another sync of these two folders is under way";
 
 /// A target or a pair that nobody else syncs; given back when dropped, and by the kernel when the process ends.
 #[derive(Debug)]
 pub(super) struct SyncLock {
     _file: File,
+    path: PathBuf,
 }
 
 impl SyncLock {
@@ -36,80 +35,113 @@ impl SyncLock {
         hasher.update((sandbox.len() as u64).to_be_bytes());
         hasher.update(sandbox);
         hasher.update(path);
-        SyncLock::take(state, hasher, "another sync to this target is under way")
+        let busy = "another sync to this target is under way";
+        SyncLock::take(state, &name_of(hasher), busy)
     }
 
-    /// Takes the lock of a folder here and one in a sandbox, whichever way files go.
-    pub(super) fn of_pair(
+    /// Takes the lock of a folder here and one in a sandbox, whichever way files go, by the name of the pair.
+    pub(super) fn of_pair(state: &Path, name: &str) -> Result<Self, Failure> {
+        SyncLock::take(state, name, PAIR_BUSY)
+    }
+
+    /// Takes the lock of a pair as the caller wrote it, which is all that is known before the scan.
+    pub(super) fn of_pair_as_written(
         state: &Path,
-        named: Named,
         sandbox: &str,
         here: &Path,
         there: &[u8],
     ) -> Result<Self, Failure> {
-        let word = match named {
-            Named::AsWritten => "pair as written",
-            Named::AsItLies => "pair as it lies",
-        };
         let mut hasher = Sha256::new();
         let here = here.as_os_str().as_encoded_bytes();
-        for part in [word.as_bytes(), sandbox.as_bytes(), here, there] {
+        for part in [
+            b"pair as written".as_slice(),
+            sandbox.as_bytes(),
+            here,
+            there,
+        ] {
             hasher.update((part.len() as u64).to_be_bytes());
             hasher.update(part);
         }
-        SyncLock::take(
-            state,
-            hasher,
-            "another sync of these two folders is under way",
-        )
+        SyncLock::take(state, &name_of(hasher), PAIR_BUSY)
     }
 
-    fn take(state: &Path, hasher: Sha256, busy: &str) -> Result<Self, Failure> {
-        let name: String = hasher
-            .finalize()
-            .iter()
-            .take(16)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+    fn take(state: &Path, name: &str, busy: &str) -> Result<Self, Failure> {
         let folder = state.join(FOLDER);
         let unavailable = |error: &fsio::FileError| {
             Failure::new(Code::StoreUnavailable, Failure::chain(error))
                 .hint("the state folder must be writable; nothing was synced")
         };
         fsio::sealed_directory(&folder).map_err(|error| unavailable(&error))?;
-        let opened = fsio::read_write_private(&folder.join(name));
-        let mut file = opened.map_err(|error| unavailable(&error))?;
-        if !fsio::try_lock(&file) {
-            let mut holder = String::new();
-            let _ = Read::by_ref(&mut file).take(64).read_to_string(&mut holder);
-            let holder = holder.trim();
-            let text = match holder.is_empty() {
-                true => busy.to_owned(),
-                false => format!("{busy}, in process {holder}"),
-            };
-            return Err(Failure::new(Code::Busy, text)
-                .hint("wait for it; `remote-sandbox-mcp transfers` lists those in the background")
-                .retry());
+        let path = folder.join(name);
+        for _ in 0..MOST_ATTEMPTS {
+            let opened = fsio::read_write_private(&path);
+            let mut file = opened.map_err(|error| unavailable(&error))?;
+            if !fsio::try_lock(&file) {
+                return Err(held_by_another(file, busy));
+            }
+            // Whoever removed it meanwhile leaves a lock that keeps nobody away.
+            if fsio::is_still_at(&file, &path) {
+                let _ = file.set_len(0);
+                let _ = file.seek(SeekFrom::Start(0));
+                let _ = write!(file, "{}", std::process::id());
+                return Ok(SyncLock { _file: file, path });
+            }
         }
-        let _ = file.set_len(0);
-        let _ = file.seek(SeekFrom::Start(0));
-        let _ = write!(file, "{}", std::process::id());
-        Ok(SyncLock { _file: file })
+        Err(Failure::new(Code::Busy, busy).retry())
+    }
+
+    /// Gives it back and removes its file.
+    pub(super) fn remove(self) {
+        let _ = fsio::remove_file(&self.path);
+    }
+
+    /// Removes a lock file that was last taken before this moment and that nobody holds.
+    pub(super) fn remove_free(path: &Path, before: Duration) {
+        let Ok(file) = fsio::read_write_private(path) else {
+            return;
+        };
+        let is_free = fsio::try_lock(&file) && fsio::is_still_at(&file, path);
+        if is_free && fsio::is_older_than(path, before) {
+            let _ = fsio::remove_file(path);
+        }
     }
 }
 
+fn name_of(hasher: Sha256) -> String {
+    let digest = hasher.finalize();
+    let bytes = digest.iter().take(16);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn held_by_another(file: File, busy: &str) -> Failure {
+    let mut holder = String::new();
+    let _ = file.take(64).read_to_string(&mut holder);
+    let holder = holder.trim();
+    let text = match holder.is_empty() {
+        true => busy.to_owned(),
+        false => format!("{busy}, in process {holder}"),
+    };
+    Failure::new(Code::Busy, text)
+        .hint("wait for it; `remote-sandbox-mcp transfers` lists those in the background")
+        .retry()
+}
+
 impl Sides {
-    /// Takes the locks of the target, so that nobody else syncs to it, and of the pair as it lies, so that nobody
-    /// syncs the other way either who wrote it otherwise.
-    pub(super) fn lock(&self) -> Result<[SyncLock; 2], Failure> {
-        let (state, sandbox) = (&self.state, &self.request.sandbox);
-        let (here, there) = (self.local_root.as_path(), self.far_location());
-        let pair = SyncLock::of_pair(state, Named::AsItLies, sandbox, here, &there)?;
-        let target = match self.request.way {
-            Way::Up => SyncLock::of_target(state, sandbox, &there)?,
-            Way::Down => SyncLock::of_target(state, "", here.as_os_str().as_encoded_bytes())?,
-        };
-        Ok([pair, target])
+    /// Takes the lock of the target, so that nobody else syncs to it.
+    pub(super) fn lock_target(&self) -> Result<SyncLock, Failure> {
+        let here = self.local_root.as_path().as_os_str().as_encoded_bytes();
+        match self.request.way {
+            Way::Up => {
+                SyncLock::of_target(&self.state, &self.request.sandbox, &self.far_location())
+            }
+            Way::Down => SyncLock::of_target(&self.state, "", here),
+        }
+    }
+
+    /// Takes the lock of the pair as it lies, so that nobody syncs the other way either who wrote it otherwise, and
+    /// that what is remembered of it stays from the plan to the end.
+    pub(super) fn lock_pair(&self) -> Result<SyncLock, Failure> {
+        SyncLock::of_pair(&self.state, self.pair().name())
     }
 }
 
@@ -121,12 +153,13 @@ pub(super) fn lock_pair(setting: &Setting<'_>, request: &SyncRequest) -> Result<
     let there = there.as_bytes();
     let there = there.strip_suffix(b"/").unwrap_or(there);
     let (state, sandbox) = (setting.state, &request.sandbox);
-    SyncLock::of_pair(state, Named::AsWritten, sandbox, here.as_path(), there)
+    SyncLock::of_pair_as_written(state, sandbox, here.as_path(), there)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::pairs::Pair;
 
     #[test]
     fn target_is_synced_by_one_at_a_time() {
@@ -144,17 +177,38 @@ mod tests {
     #[test]
     fn pair_is_synced_by_one_at_a_time_and_is_another_lock_than_its_target() {
         let state = tempfile::tempdir().unwrap();
-        let take = |named, here: &str| {
-            SyncLock::of_pair(state.path(), named, "box", Path::new(here), b"/srv")
+        let take = |here: &str| {
+            SyncLock::of_pair_as_written(state.path(), "box", Path::new(here), b"/srv")
         };
-        let first = take(Named::AsWritten, "/a").unwrap();
-        let second = take(Named::AsWritten, "/a").unwrap_err();
+        let first = take("/a").unwrap();
+        let second = take("/a").unwrap_err();
         assert_eq!(second.code, Code::Busy);
         // Whoever holds it takes the others as well.
-        take(Named::AsItLies, "/a").unwrap();
-        take(Named::AsWritten, "/b").unwrap();
+        let pair = Pair::new(state.path(), "box", Path::new("/a"), b"/srv");
+        let lies = SyncLock::of_pair(state.path(), pair.name()).unwrap();
+        assert!(SyncLock::of_pair(state.path(), pair.name()).is_err());
+        take("/b").unwrap();
         SyncLock::of_target(state.path(), "box", b"/srv").unwrap();
-        drop(first);
-        take(Named::AsWritten, "/a").unwrap();
+        drop((first, lies));
+        take("/a").unwrap();
+    }
+
+    #[test]
+    fn lock_whose_file_was_removed_meanwhile_is_taken_anew() {
+        let state = tempfile::tempdir().unwrap();
+        let take = || SyncLock::of_pair(state.path(), "pair");
+        for _ in 0..200 {
+            // One removes the file while the other waits for it or opens it.
+            let remover = take().unwrap();
+            let taken = std::thread::scope(|scope| {
+                let taking = scope.spawn(take);
+                remover.remove();
+                taking.join().unwrap()
+            });
+            if let Ok(held) = taken {
+                assert!(take().is_err(), "two hold it");
+                drop(held);
+            }
+        }
     }
 }

@@ -14,6 +14,7 @@ mod far;
 mod far_files;
 mod far_scan;
 mod fetch;
+mod forget;
 mod gauge;
 mod gitignores;
 mod large;

@@ -10,11 +10,12 @@ use sha2::{Digest, Sha256};
 use crate::fsio::{self, FileError, NewPrivateFile};
 
 /// The folder of these files in the state folder.
-const FOLDER: &str = "pairs";
+pub(super) const FOLDER: &str = "pairs";
 
 /// One tree here and one in a sandbox.
 #[derive(Debug, Clone)]
 pub(super) struct Pair {
+    name: String,
     path: PathBuf,
 }
 
@@ -37,8 +38,14 @@ impl Pair {
             .map(|byte| format!("{byte:02x}"))
             .collect();
         Pair {
-            path: state.join(FOLDER).join(name),
+            path: state.join(FOLDER).join(&name),
+            name,
         }
+    }
+
+    /// A name that no other pair has.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// What is remembered, in the order of paths; nothing where nothing can be read.

@@ -1,7 +1,6 @@
 //! Why a sync does not even begin.
 
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::sync::path::shown;
 
 use super::request::SyncRequest;
 use super::roots::Resolved;
@@ -47,10 +46,7 @@ pub(super) fn file_here(local: &Resolved) -> Failure {
 
 fn place_there(sandbox: &dyn Sandbox, request: &SyncRequest) -> String {
     let name = &sandbox.description().name;
-    format!(
-        "`{}` in sandbox `{name}`",
-        shown(request.remote_path.as_bytes())
-    )
+    format!("`{}` in sandbox `{name}`", request.remote_path.shown())
 }
 
 /// Nothing is at the path there.

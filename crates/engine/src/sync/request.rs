@@ -1,5 +1,6 @@
 //! What a caller wants to be synced.
 
+use remote_sandbox_core::sync::WrittenPath;
 use remote_sandbox_core::sync::plan::{Direction, PlanOptions};
 use serde::{Deserialize, Serialize};
 
@@ -33,9 +34,9 @@ pub struct SyncRequest {
     /// Which way files go.
     pub way: Way,
     /// The path on this machine, as it was written.
-    pub local_path: String,
+    pub local_path: WrittenPath,
     /// The path in the sandbox, as it was written.
-    pub remote_path: String,
+    pub remote_path: WrittenPath,
     /// Whether what only the target has is deleted.
     pub delete_extras: bool,
     /// The number of deletions that the caller has agreed to.
@@ -43,7 +44,7 @@ pub struct SyncRequest {
     /// Rules about what is left alone.
     pub excludes: Vec<String>,
     /// A file on this machine with more of these.
-    pub exclude_file: Option<String>,
+    pub exclude_file: Option<WrittenPath>,
     /// Whether `.gitignore` files of the source count as well.
     pub use_gitignore: bool,
     /// Whether files of the same size are compared by content.
@@ -58,12 +59,17 @@ pub struct SyncRequest {
 
 impl SyncRequest {
     /// The usual request for two paths.
-    pub fn new(sandbox: &str, way: Way, local_path: &str, remote_path: &str) -> Self {
+    pub fn new(
+        sandbox: &str,
+        way: Way,
+        local_path: impl Into<WrittenPath>,
+        remote_path: impl Into<WrittenPath>,
+    ) -> Self {
         SyncRequest {
             sandbox: sandbox.to_owned(),
             way,
-            local_path: local_path.to_owned(),
-            remote_path: remote_path.to_owned(),
+            local_path: local_path.into(),
+            remote_path: remote_path.into(),
             delete_extras: false,
             confirm_delete: None,
             excludes: Vec::new(),

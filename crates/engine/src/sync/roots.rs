@@ -3,15 +3,17 @@
 //! What counts is where a path really lies: links are resolved first, whatever they are called and wherever they lie, and
 //! the verdict is about the result. So `..`, links and `/proc/self/root` change nothing.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use remote_sandbox_core::config::{
     Environment, FileChoice, Platform, SyncSettings, config_file_location, state_dir,
 };
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::sync::path::{LONGEST_PATH, shown};
+use remote_sandbox_core::sync::WrittenPath;
+use remote_sandbox_core::sync::path::LONGEST_PATH;
 use remote_sandbox_core::sync::roots::{Allowed, CleanPath, KEY_PLACES, LocalPlaces, LocalRoots};
 use remote_sandbox_core::sync::scan::RootKind;
 
@@ -140,7 +142,7 @@ impl LocalPaths {
     }
 
     /// Where a path really lies, if a sync may use that. Asks the file system.
-    pub fn resolve(&self, written: &str) -> Result<Resolved, Failure> {
+    pub fn resolve(&self, written: &WrittenPath) -> Result<Resolved, Failure> {
         let path = self.real(written)?;
         let allowed = self.rules.judge(&path).map_err(|refusal| {
             Failure::new(Code::PathRefused, refusal.to_string()).hint(refusal.hint())
@@ -149,16 +151,16 @@ impl LocalPaths {
             kind: kind_of(&path),
             path,
             allowed,
-            is_written_as_directory: written.ends_with('/'),
+            is_written_as_directory: written.as_bytes().ends_with(b"/"),
         })
     }
 
-    fn real(&self, written: &str) -> Result<CleanPath, ResolveError> {
-        let shown = || shown(written.as_bytes()).text;
-        match written {
-            "" => return Err(ResolveError::Empty),
-            _ if written.len() > LONGEST_PATH => return Err(ResolveError::TooLong),
-            _ if written.contains('\0') => return Err(ResolveError::Nul { shown: shown() }),
+    fn real(&self, written: &WrittenPath) -> Result<CleanPath, ResolveError> {
+        let shown = || written.shown().text;
+        match written.as_bytes() {
+            [] => return Err(ResolveError::Empty),
+            bytes if bytes.len() > LONGEST_PATH => return Err(ResolveError::TooLong),
+            bytes if bytes.contains(&0) => return Err(ResolveError::Nul { shown: shown() }),
             _ => {}
         }
         let absolute = self.absolute(written)?;
@@ -172,23 +174,28 @@ impl LocalPaths {
         })
     }
 
-    fn absolute(&self, written: &str) -> Result<PathBuf, ResolveError> {
-        let shown = || shown(written.as_bytes()).text;
-        let from = |start: &Option<PathBuf>, place, rest: &str| match start {
-            // A slash too many does not lead back to the top.
-            Some(start) => Ok(start.join(rest.trim_start_matches('/'))),
+    fn absolute(&self, written: &WrittenPath) -> Result<PathBuf, ResolveError> {
+        let shown = || written.shown().text;
+        let from = |start: &Option<PathBuf>, place, mut rest: &[u8]| match start {
+            Some(start) => {
+                // A slash too many does not lead back to the top.
+                while let Some(shorter) = rest.strip_prefix(b"/") {
+                    rest = shorter;
+                }
+                Ok(start.join(OsStr::from_bytes(rest)))
+            }
             None => Err(ResolveError::Unknown {
                 shown: shown(),
                 place,
             }),
         };
-        match written.strip_prefix('~') {
-            None if written.starts_with('/') => Ok(PathBuf::from(written)),
-            None => from(&self.working_directory, "working directory", written),
-            Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+        match written.as_bytes() {
+            path @ [b'/', ..] => Ok(PathBuf::from(OsStr::from_bytes(path))),
+            [b'~', rest @ ..] if matches!(rest, [] | [b'/', ..]) => {
                 from(&self.home, "home directory", rest)
             }
-            Some(_) => Err(ResolveError::OtherUser { shown: shown() }),
+            [b'~', ..] => Err(ResolveError::OtherUser { shown: shown() }),
+            path => from(&self.working_directory, "working directory", path),
         }
     }
 }

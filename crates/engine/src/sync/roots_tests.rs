@@ -55,7 +55,7 @@ impl Machine {
 }
 
 fn refused(paths: &LocalPaths, written: &str) -> String {
-    let failure = paths.resolve(written).unwrap_err();
+    let failure = paths.resolve(&WrittenPath::from(written)).unwrap_err();
     assert_eq!(failure.code, Code::PathRefused, "{written}");
     assert!(!failure.hint.is_empty());
     failure.message
@@ -81,7 +81,7 @@ fn path_is_resolved_from_home_and_working_directory() {
             RootKind::Directory,
         ),
     ] {
-        let resolved = paths.resolve(written).unwrap();
+        let resolved = paths.resolve(&WrittenPath::from(written)).unwrap();
         assert_eq!(resolved.path.as_path(), machine.at(place), "{written}");
         assert_eq!(resolved.kind, kind, "{written}");
         assert_eq!(resolved.is_written_as_directory, written.ends_with('/'));
@@ -124,7 +124,7 @@ fn link_is_judged_by_where_it_leads() {
     assert!(refused(&paths, "dangling").contains("leads nowhere"));
     refused(&paths, "dangling/x");
     refused(&paths, "round");
-    let resolved = paths.resolve("in/src/a.py").unwrap();
+    let resolved = paths.resolve(&WrittenPath::from("in/src/a.py")).unwrap();
     assert_eq!(resolved.path.as_path(), machine.at("home/project/src/a.py"));
 }
 
@@ -137,7 +137,7 @@ fn detour_through_proc_is_judged_by_the_real_place() {
     let detour = format!("/proc/self/root{}", machine.written("home/.ssh/id_ed25519"));
     assert!(refused(&paths, &detour).contains("keys"));
     let detour = format!("/proc/self/root{}", machine.written("work"));
-    let resolved = paths.resolve(&detour).unwrap();
+    let resolved = paths.resolve(&WrittenPath::from(detour.as_str())).unwrap();
     assert_eq!(resolved.path.as_path(), machine.at("work"));
 }
 
@@ -145,12 +145,16 @@ fn detour_through_proc_is_judged_by_the_real_place() {
 fn configured_roots_are_the_only_ones() {
     let machine = Machine::new();
     let paths = machine.paths("work", Some(&["etc", "home"]));
-    assert!(paths.resolve(&machine.written("etc/shadow")).is_ok());
+    assert!(
+        paths
+            .resolve(&WrittenPath::from(machine.written("etc/shadow")))
+            .is_ok()
+    );
     refused(&paths, ".");
     refused(&paths, &machine.written("tmp/x"));
     refused(&paths, "~/.ssh/id_ed25519");
     refused(&paths, "~/.local/state/remote-sandbox-mcp");
-    let home = paths.resolve("~").unwrap();
+    let home = paths.resolve(&WrittenPath::from("~")).unwrap();
     let avoid: Vec<_> = home.allowed.avoid.iter().map(CleanPath::as_path).collect();
     assert!(avoid.contains(&machine.at("home/.ssh").as_path()));
     assert!(avoid.contains(&machine.at("home/.local/state/remote-sandbox-mcp").as_path()));
@@ -164,7 +168,11 @@ fn server_started_at_home_or_above_gives_none_of_it_away() {
         let paths = machine.paths(working, None);
         refused(&paths, ".");
         refused(&paths, &machine.written("home/.bashrc"));
-        assert!(paths.resolve(&machine.written("home/project")).is_ok());
+        assert!(
+            paths
+                .resolve(&WrittenPath::from(machine.written("home/project")))
+                .is_ok()
+        );
     }
 }
 
@@ -177,7 +185,38 @@ fn named_configuration_file_is_never_used_but_its_neighbours_are() {
     let working = Some(machine.at("work"));
     let paths = LocalPaths::new(&settings, &environment, working).with_config_file(&flag);
     refused(&paths, "sandboxes.toml");
-    let folder = paths.resolve(".").unwrap();
+    let folder = paths.resolve(&WrittenPath::from(".")).unwrap();
     assert_eq!(folder.allowed.avoid.len(), 1);
-    assert!(paths.resolve("a.py").is_ok());
+    assert!(paths.resolve(&WrittenPath::from("a.py")).is_ok());
+}
+
+#[test]
+fn path_of_any_bytes_is_resolved_and_judged_by_where_it_lies() {
+    let machine = Machine::new();
+    let odd = OsStr::from_bytes(b"odd\xff");
+    std::fs::create_dir(machine.at("home/project").join(odd)).unwrap();
+    let paths = machine.paths("work", None);
+    let resolved = paths.resolve(&WrittenPath::from(b"~/project/odd\xff/".as_slice()));
+    let resolved = resolved.unwrap();
+    assert_eq!(
+        resolved.path.as_path(),
+        machine.at("home/project").join(odd)
+    );
+    assert!(resolved.is_written_as_directory && resolved.kind == RootKind::Directory);
+    let missing = paths
+        .resolve(&WrittenPath::from(b"new\xfe".as_slice()))
+        .unwrap();
+    assert_eq!(
+        missing.path.as_path(),
+        machine.at("work").join(OsStr::from_bytes(b"new\xfe"))
+    );
+    for refused in [
+        b"/etc/\xff".as_slice(),
+        b"~/.ssh/\xff",
+        b"~\xff",
+        b"a\xff\0",
+    ] {
+        let failure = paths.resolve(&WrittenPath::from(refused)).unwrap_err();
+        assert_eq!(failure.code, Code::PathRefused, "{failure:?}");
+    }
 }

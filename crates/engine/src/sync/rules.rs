@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::sync::Filter;
+use remote_sandbox_core::sync::{Filter, WrittenPath};
 
 use super::request::SyncRequest;
 use super::roots::LocalPaths;
@@ -25,11 +25,11 @@ pub(super) fn filter(request: &SyncRequest, paths: &LocalPaths) -> Result<Filter
     })
 }
 
-fn read(path: &Path, written: &str) -> Result<Vec<u8>, Failure> {
+fn read(path: &Path, written: &WrittenPath) -> Result<Vec<u8>, Failure> {
     let read = fsio::read_bounded(path, MOST_RULES);
     let text = match read {
         Ok(Some(rules)) => return Ok(rules),
-        Ok(None) => format!("exclude_file does not exist: {written}"),
+        Ok(None) => format!("exclude_file does not exist: {}", written.shown()),
         Err(error) => format!("exclude_file cannot be read: {}", Failure::chain(&error)),
     };
     Err(Failure::new(Code::InvalidParams, text)

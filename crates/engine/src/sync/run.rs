@@ -1,10 +1,12 @@
 //! One sync from its first look to its last word.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::sync::path::shown;
+use remote_sandbox_core::sync::path::{inside, shown};
 use remote_sandbox_core::sync::plan::{Summary, Word};
 use remote_sandbox_core::sync::scan::Scanner;
 use tokio::time::Instant;
@@ -13,6 +15,8 @@ use tokio_util::sync::CancellationToken;
 use super::decide::Decision;
 use super::digests::contents;
 use super::fetch::download;
+use super::forget::forget_old;
+use super::local_work::here;
 use super::lock::{SyncLock, lock_pair};
 use super::outcome::Outcome;
 use super::progress::{Phase, Progress};
@@ -44,8 +48,8 @@ pub(crate) struct Prepared {
     sides: Sides,
     decision: Decision,
     began: Instant,
-    /// Keeps others away who sync the same two folders in either direction.
-    _lock: Option<SyncLock>,
+    /// Keeps others away who sync the same two folders in either direction, as they were written and as they lie.
+    _locks: Option<[SyncLock; 2]>,
 }
 
 impl Prepared {
@@ -67,18 +71,22 @@ impl Prepared {
             paths,
             state,
         };
-        let lock = match purpose {
+        let written = match purpose {
             Purpose::Plan => None,
             Purpose::Work => Some(lock_pair(&setting, request)?),
         };
         let sides = Sides::look(&setting, request).await?;
+        let locks = match written {
+            None => None,
+            Some(written) => Some([written, sides.lock_pair()?]),
+        };
         let decision = Decision::of(&sides)?;
         progress.expect(decision.files(), decision.bytes());
         Ok(Prepared {
             sides,
             decision,
             began,
-            _lock: lock,
+            _locks: locks,
         })
     }
 
@@ -113,7 +121,7 @@ impl Prepared {
         cancel: &CancellationToken,
     ) -> Result<SyncReport, Failure> {
         self.check()?;
-        let _locks = self.sides.lock()?;
+        let _lock = self.sides.lock_target()?;
         let done = match self.sides.request.way {
             Way::Up => {
                 self.check_room_there().await?;
@@ -139,6 +147,8 @@ impl Prepared {
             }
         };
         let revision = remember(&self.sides, &done.changes, &contents)?;
+        let state = self.sides.state.clone();
+        here(move || forget_old(&state)).await?;
         let revision = revision.filter(|_| !outcome.is_incomplete && self.sides.problem_count == 0);
         for (path, problem) in &self.sides.problems {
             outcome.named(&shown(path.as_bytes()), problem);
@@ -195,7 +205,7 @@ impl Prepared {
     fn local_path(&self) -> String {
         let root = self.sides.local_root.as_path();
         let path = match &self.sides.lone {
-            Some(lone) => root.join(String::from_utf8_lossy(lone.here.as_bytes()).as_ref()),
+            Some(lone) => root.join(OsStr::from_bytes(lone.here.as_bytes())),
             None => root.to_owned(),
         };
         shown(path.as_os_str().as_encoded_bytes()).text
@@ -204,7 +214,7 @@ impl Prepared {
     fn remote_path(&self) -> String {
         let root = self.sides.far_location();
         let path = match &self.sides.lone {
-            Some(lone) => [&root, b"/".as_slice(), lone.there.as_bytes()].concat(),
+            Some(lone) => inside(&root, lone.there.as_bytes()),
             None => root,
         };
         shown(&path).text

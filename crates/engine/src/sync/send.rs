@@ -11,6 +11,7 @@ use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::sftp::{Attributes, Extension, RemotePath};
 use remote_sandbox_core::sync::RelPath;
 use remote_sandbox_core::sync::chores::Removal;
+use remote_sandbox_core::sync::path::inside;
 use remote_sandbox_core::sync::receive::{
     Packing, Publishing, Received, SEAL, UNSEALED, discard_script, fits_into_script,
     parse_received, publish_scripts, receive_script,
@@ -20,10 +21,11 @@ use remote_sandbox_core::sync::staging::{Batch, Rename};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
-use super::far::{Far, QUESTION_LIMIT, SILENCE_LIMIT, WORK_LIMIT, new_mark};
+use super::far::{Far, QUESTION_LIMIT, SILENCE_LIMIT, WORK_LIMIT};
 use super::gauge::{Gauge, Squeeze};
 use super::pack::{Packed, Source, pack};
 use super::progress::Progress;
+use crate::mark::new_mark;
 use crate::sandbox::FileConversation;
 use crate::shell::StreamEnd;
 
@@ -323,9 +325,7 @@ pub(super) fn is_full(words: &str) -> bool {
 
 /// The path of an entry as the file protocol takes it.
 pub(super) fn remote_path(far: &Far<'_>, path: &RelPath) -> Option<RemotePath> {
-    let root = far.root.as_bytes();
-    let slash: &[u8] = if root.ends_with(b"/") { b"" } else { b"/" };
-    RemotePath::new([root, slash, path.as_bytes()].concat()).ok()
+    RemotePath::new(inside(far.root.as_bytes(), path.as_bytes())).ok()
 }
 
 /// Renames everything of a batch, many at a time; what could not be renamed.

@@ -11,10 +11,10 @@ use remote_sandbox_core::sync::staging::{Batch, Staged};
 use remote_sandbox_core::sync::temporary::temporary_name;
 use remote_sandbox_core::sync::{Entry, Kind, Stamp};
 
-use super::far::new_mark;
 use super::pack::{PackFault, Packed};
 use super::send::{Sender, Sent, remote_path};
 use crate::beneath::stamp_of;
+use crate::mark::new_mark;
 use crate::sandbox::FileConversation;
 use crate::sandbox::conversation::SftpError;
 

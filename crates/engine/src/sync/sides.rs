@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
-use remote_sandbox_core::sync::path::shown;
+use remote_sandbox_core::sync::path::{self, shown};
 use remote_sandbox_core::sync::plan::Planner;
 use remote_sandbox_core::sync::roots::{CleanPath, LocalRoots};
 use remote_sandbox_core::sync::scan::{
     HostPath, RootKind, ScanDepth, ScanProblem, ScanRequest, Scanner, SortedBy,
 };
-use remote_sandbox_core::sync::{Entry, EntryList, Filter, RelPath};
+use remote_sandbox_core::sync::{Entry, EntryList, Filter, RelPath, WrittenPath};
 
 use sha2::{Digest, Sha256};
 
@@ -176,7 +176,7 @@ impl Sides {
         let tree = Tree::open(&folder).map_err(|error| local_failure(&error))?;
         let source = tree.look(&here).map_err(|error| local_failure(&error))?;
         let source = source.ok_or_else(|| missing_here(local))?;
-        let inside = HostPath::parse(&join(remote.as_bytes(), here.as_bytes()));
+        let inside = HostPath::parse(&path::inside(remote.as_bytes(), here.as_bytes()));
         let inside = inside.unwrap_or_else(|_| remote.clone());
         let scanned = if remote.wants_directory() {
             &inside
@@ -238,7 +238,7 @@ impl Sides {
         };
         let is_directory = local.kind == RootKind::Directory
             || local.is_written_as_directory
-            || request.local_path == super::request::USUAL_MIRROR;
+            || request.local_path == WrittenPath::from(super::request::USUAL_MIRROR);
         let (folder, here) = match is_directory {
             true => (local.path.clone(), name.clone()),
             false => split_here(&local.path)?,
@@ -391,7 +391,7 @@ impl Sides {
         }
         match rest {
             b"" | b"." => self.far_home.clone(),
-            rest => join(&self.far_home, rest),
+            rest => path::inside(&self.far_home, rest),
         }
     }
 
@@ -437,11 +437,6 @@ impl Drop for SetOnDrop {
     }
 }
 
-fn join(root: &[u8], name: &[u8]) -> Vec<u8> {
-    let slash: &[u8] = if root.ends_with(b"/") { b"" } else { b"/" };
-    [root, slash, name].concat()
-}
-
 /// A path there as its directory and its name.
 fn split_there(path: &HostPath) -> Option<(HostPath, RelPath)> {
     let bytes = path.as_bytes();
@@ -478,7 +473,7 @@ fn none() -> Listing {
     Listing::default()
 }
 
-pub(super) fn far_path(sandbox: &dyn Sandbox, written: &str) -> Result<HostPath, Failure> {
+pub(super) fn far_path(sandbox: &dyn Sandbox, written: &WrittenPath) -> Result<HostPath, Failure> {
     let workdir = sandbox.surroundings().workdir.as_deref();
     HostPath::parse_from(workdir, written.as_bytes()).map_err(|error| {
         Failure::new(Code::InvalidParams, error.to_string())

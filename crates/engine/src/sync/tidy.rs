@@ -11,13 +11,14 @@ use remote_sandbox_core::sync::{Entry, Kind, RelPath};
 
 use super::decide::{Decision, Entries};
 use super::dirlinks::{joined, scan_behind};
-use super::far::{Far, QUESTION_LIMIT, new_mark};
+use super::far::{Far, QUESTION_LIMIT};
 use super::far_scan::scan;
 use super::outcome::Outcome;
 use super::sides::Sides;
 use super::token::is_left_by_us;
 use crate::clock;
 use crate::listing::Listing;
+use crate::mark::new_mark;
 
 /// So many entries are deleted at a time, which bounds what is held in memory.
 const MOST_AT_ONCE: usize = 5000;

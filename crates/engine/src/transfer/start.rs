@@ -1,9 +1,12 @@
 //! Starts a transfer: the row first, then the process.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::sync::WrittenPath;
 
 use super::check::is_stale;
 use super::{Transfers, WORKER_COMMAND, log, process};
@@ -95,20 +98,20 @@ impl Transfers {
     }
 
     /// A local path as a process finds it that was started elsewhere; `~` means the same everywhere.
-    fn written_absolutely(&self, path: &str) -> String {
-        if path == "~" || path.starts_with("~/") {
-            return path.to_owned();
+    fn written_absolutely(&self, path: &WrittenPath) -> WrittenPath {
+        let bytes = path.as_bytes();
+        if bytes == b"~" || bytes.starts_with(b"~/") {
+            return path.clone();
         }
-        if path == USUAL_MIRROR {
+        let absolute = self
+            .assignment
+            .absolute(Path::new(OsStr::from_bytes(bytes)));
+        let absolute = WrittenPath::from(absolute.as_os_str().as_bytes());
+        match bytes == USUAL_MIRROR.as_bytes() {
             // Elsewhere it is not known any more that nobody named it, and that it is a directory.
-            return format!(
-                "{}/",
-                self.written_absolutely(&format!("{path}/"))
-                    .trim_end_matches('/')
-            );
+            true => WrittenPath::from([absolute.as_bytes(), b"/"].concat().as_slice()),
+            false => absolute,
         }
-        let absolute = self.assignment.absolute(Path::new(path));
-        absolute.to_string_lossy().into_owned()
     }
 
     fn row_of(&self, request: &SyncRequest, principal: &str) -> Result<NewTransfer, Failure> {
@@ -116,12 +119,9 @@ impl Transfers {
             Way::Up => "up",
             Way::Down => "down",
         };
-        let pair = [
-            direction,
-            &request.sandbox,
-            request.local_path.trim_end_matches('/'),
-            request.remote_path.trim_end_matches('/'),
-        ];
+        let [local, remote] = [&request.local_path, &request.remote_path]
+            .map(|path| WrittenPath::from(path.without_end_slashes()));
+        let pair = (direction, &request.sandbox, local, remote);
         let written = |value: serde_json::Result<String>| {
             value.map_err(|error| Failure::new(Code::Internal, error.to_string()))
         };
@@ -129,8 +129,8 @@ impl Transfers {
             principal: principal.to_owned(),
             sandbox: request.sandbox.clone(),
             direction: direction.to_owned(),
-            local_path: request.local_path.clone(),
-            remote_path: request.remote_path.clone(),
+            local_path: request.local_path.shown().text,
+            remote_path: request.remote_path.shown().text,
             request: written(serde_json::to_string(request))?,
             pair_key: written(serde_json::to_string(&pair))?,
             log_folder: self.folder.to_string_lossy().into_owned(),

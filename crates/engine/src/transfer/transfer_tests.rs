@@ -188,15 +188,43 @@ async fn worker_gets_secrets_over_its_pipe_and_nothing_else_of_ours() {
 async fn row_is_there_before_the_process_with_paths_that_hold_anywhere() {
     let stage = Stage::new("cat > /dev/null; exec sleep 4712");
     let mut request = request();
-    request.exclude_file = Some("~/rules".to_owned());
+    request.exclude_file = Some("~/rules".into());
     let started = stage.transfers.start(request, "local").await.unwrap();
     let row = stage.transfers.find(started.task_id, "local").await;
     let row = row.unwrap();
     let wanted: SyncRequest = serde_json::from_str(&row.request).unwrap();
     let tree = stage.folder.path().join("tree");
-    assert_eq!(wanted.local_path, tree.to_str().unwrap());
-    assert_eq!(wanted.exclude_file.as_deref(), Some("~/rules"));
+    assert_eq!(wanted.local_path, tree.to_str().unwrap().into());
+    assert_eq!(wanted.exclude_file, Some("~/rules".into()));
     assert_eq!(row.worker.map(|worker| worker.pid), started.pid);
+    let ended = stage.transfers.cancel(started.task_id, "local", LIMIT);
+    assert_eq!(ended.await.unwrap().status, TransferStatus::Cancelled);
+}
+
+#[tokio::test]
+async fn paths_of_any_bytes_reach_the_process_and_are_shown_as_text() {
+    let stage = Stage::new("cat > /dev/null; exec sleep 4713");
+    let request = || SyncRequest {
+        local_path: b"/tree\xff/".as_slice().into(),
+        ..SyncRequest::new("box", Way::Up, "", b"there\xfe".as_slice())
+    };
+    let started = stage.transfers.start(request(), "local").await.unwrap();
+    let row = stage
+        .transfers
+        .find(started.task_id, "local")
+        .await
+        .unwrap();
+    let wanted: SyncRequest = serde_json::from_str(&row.request).unwrap();
+    assert_eq!(wanted, request());
+    assert_eq!(
+        (row.local_path.as_str(), row.remote_path.as_str()),
+        (r"/tree\xff/", r"there\xfe")
+    );
+    // Slashes at the end make no other pair.
+    let mut again = request();
+    again.remote_path = b"there\xfe/".as_slice().into();
+    let other = stage.transfers.start(again, "local").await.unwrap_err();
+    assert_eq!(other.code, Code::Busy, "{other:?}");
     let ended = stage.transfers.cancel(started.task_id, "local", LIMIT);
     assert_eq!(ended.await.unwrap().status, TransferStatus::Cancelled);
 }

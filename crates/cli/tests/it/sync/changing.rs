@@ -207,3 +207,52 @@ async fn f62_old_file_that_changes_while_it_is_read_never_stands_torn() {
         stage.assert_same();
     }
 }
+
+#[rstest]
+#[case::up(Way::Up)]
+#[case::down(Way::Down)]
+#[tokio::test(flavor = "multi_thread")]
+async fn f61_entry_that_changes_between_scan_and_deletion_is_kept_and_told(#[case] way: Way) {
+    let stage = Stage::with_large_calls().await;
+    stage.write(way, "large", Random::new(61).bytes(6_000_000));
+    let target = stage.target(way).to_owned();
+    for name in ["edited", "gone", "made-anew", "other/inner", "same"] {
+        crate::files::write(&target.join(name), "1");
+    }
+    std::os::unix::fs::symlink("same", target.join("link")).unwrap();
+    stage.proxy.trickle(Some(1_500_000));
+    let direction = match way {
+        Way::Up => Direction::ToServer,
+        Way::Down => Direction::ToClient,
+    };
+    let before = stage.proxy.bytes(direction);
+    // What is deleted goes last, so both scans are over and the deletion is not, while a file is under way.
+    let call = stage.begin(way, json!({"delete_extras": true})).await;
+    let moves = || stage.proxy.bytes(direction) > before + 1_000_000;
+    assert!(wait_until(LIMIT, moves).await);
+    fs::write(target.join("edited"), "22").unwrap();
+    fs::rename(target.join("made-anew"), target.join("aside")).unwrap();
+    fs::copy(target.join("aside"), target.join("made-anew")).unwrap();
+    fs::remove_file(target.join("gone")).unwrap();
+    fs::remove_file(target.join("link")).unwrap();
+    std::os::unix::fs::symlink("large", target.join("link")).unwrap();
+    fs::write(target.join("other/new"), "3").unwrap();
+    stage.proxy.trickle(None);
+    let reply = stage.client.wait_tool_reply(call, LIMIT).await.unwrap();
+    assert!(!reply.is_error, "{}", reply.text);
+    let told = problems(&reply.json);
+    for name in ["edited", "link", "made-anew"] {
+        assert_eq!(
+            told[name], "not deleted: it was changed meanwhile",
+            "{name}"
+        );
+    }
+    assert!(told["other"].contains("empty"), "{told:?}");
+    assert_eq!(told.len(), 4, "{told:?}");
+    // Of those that were seen, two were still the same.
+    assert_eq!(reply.json["deleted_files"], 2, "{}", reply.text);
+    let left = contents(&target);
+    let left: Vec<_> = left.keys().map(|path| path.display().to_string()).collect();
+    assert_eq!(left, ["aside", "edited", "large", "made-anew", "other/new"]);
+    assert!(target.join("link").is_symlink());
+}

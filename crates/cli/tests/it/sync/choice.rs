@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::time::{Duration, SystemTime};
 
 use rstest::rstest;
 use serde_json::json;
@@ -172,4 +173,68 @@ async fn link_to_keys_in_the_tree_is_sent_as_a_link_and_never_followed() {
         .up(json!({"follow_links": true, "remote_path": "followed"}))
         .await;
     assert!(!pair.ground.at("followed/keys").exists(), "{done}");
+}
+
+/// Rules that fill a file of this size; the last one leaves out `drop`.
+fn rules_of(size: usize) -> String {
+    let last = "\ndrop\n";
+    let mut text = "# a long list of nothing\n".repeat(size / 25 - 1);
+    text.push_str(&"#".repeat(size - text.len() - last.len()));
+    text + last
+}
+
+#[rstest]
+#[case::ssh(Kind::Ssh)]
+#[case::local(Kind::Local)]
+#[tokio::test]
+async fn gitignore_files_may_be_of_the_same_size_on_both_sides(#[case] kind: Kind) {
+    const MOST: usize = 1 << 20;
+    let pair = Pair::new(kind).await;
+    for name in ["keep", "drop"] {
+        pair.write(name, "1");
+        pair.write_there(&format!("source/{name}"), "1");
+    }
+    let down = json!({"use_gitignore": true, "remote_path": "copy/source"});
+    for (size, is_taken) in [(MOST, true), (MOST + 1, false)] {
+        pair.write(".gitignore", rules_of(size));
+        pair.write_there("source/.gitignore", rules_of(size));
+        let up = json!({"use_gitignore": true, "remote_path": "sent"});
+        let (up, down) = (pair.call_up(up).await, pair.call_down(down.clone()).await);
+        for reply in [up, down] {
+            assert_eq!(reply.is_error, !is_taken, "{size}: {}", reply.text);
+            if !is_taken {
+                let why = reply.json["error"].as_str().unwrap();
+                assert!(
+                    why.contains(".gitignore") && why.contains("1048576 bytes"),
+                    "{why}"
+                );
+            }
+        }
+    }
+    assert!(pair.ground.at("sent/keep").exists() && !pair.ground.at("sent/drop").exists());
+}
+
+#[tokio::test]
+async fn what_is_kept_of_a_pair_goes_with_a_sync_long_after_its_last_one() {
+    let pair = Pair::new(Kind::Ssh).await;
+    pair.write("a", "1");
+    pair.up(json!({"remote_path": "other"})).await;
+    pair.up(json!({})).await;
+    let own = state(pair.ground.client());
+    let files = |folder: &str| -> Vec<_> {
+        let entries = fs::read_dir(own.join(folder)).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    // Three locks for each of them.
+    assert_eq!((files("pairs").len(), files("sync-locks").len()), (2, 6));
+    let long_ago = SystemTime::now() - Duration::from_secs(100 * 86_400);
+    for path in files("pairs").into_iter().chain(files("sync-locks")) {
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(long_ago).unwrap();
+    }
+    let again = pair.up(json!({})).await;
+    assert_eq!(again["skipped_files"], 1, "{again}");
+    assert_eq!((files("pairs").len(), files("sync-locks").len()), (1, 3));
+    pair.up(json!({"remote_path": "other"})).await;
+    assert_eq!(files("pairs").len(), 2);
 }

@@ -1,7 +1,9 @@
 //! `push`, `pull` and `transfers` on the command line.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
@@ -173,6 +175,11 @@ fn exit_code_tells_what_was_not_copied(#[case] kind: Kind) {
     fs::remove_file(at.here.join("pipe")).unwrap();
     let refused = at.push(&["--delete-extras"]);
     assert_eq!(code(&refused), 125, "{refused:?}");
+    let said = text(&refused.stderr);
+    assert!(
+        said.contains("`--dry-run`") && said.contains("`--confirm-delete 30`"),
+        "{said}"
+    );
     let agreed = at.push(&["--delete-extras", "--confirm-delete", "30"]);
     assert_eq!(code(&agreed), 0, "{agreed:?}");
     assert!(text(&agreed.stdout).contains("30 deleted"), "{agreed:?}");
@@ -259,5 +266,90 @@ fn bar_is_drawn_on_a_terminal_and_without_colours_where_none_are_wanted() {
         if number == 1 {
             assert!(!said.contains("\x1b[3"), "{said:?}");
         }
+    }
+}
+
+#[rstest]
+#[case::ssh(Kind::Ssh)]
+#[case::local(Kind::Local)]
+fn push_and_pull_take_roots_of_any_bytes(#[case] kind: Kind) {
+    let at = Here::new(kind);
+    let odd = OsStr::from_bytes(b"odd\xff\n");
+    let (here, there) = (at.here.join(odd), at.there.join(odd));
+    write(&here.join("d/a"), "1");
+    write(&here.join("left-out"), "1");
+    let rules = at.here.join(OsStr::from_bytes(b"rules\xfe"));
+    write(&rules, "left-out\n");
+    let remote = Path::new(&at.remote).join(odd);
+    let run = |word: &str, paths: [&Path; 2], more: &[&str]| {
+        let mut command = at.surroundings.command(&[word]);
+        let done = command.args(paths).args(more).output().unwrap();
+        assert_eq!(code(&done), 0, "{done:?}");
+        text(&done.stdout)
+    };
+    let plan = run("push", [&here, &remote], &["-n"]);
+    assert!(plan.contains(r"odd\xff\x0a <-> "), "{plan}");
+    let mut command = at.surroundings.command(&["push"]);
+    let pushed = command
+        .args([&here, &remote])
+        .arg("--exclude-file")
+        .arg(&rules);
+    assert_eq!(code(&pushed.output().unwrap()), 0);
+    assert!(there.join("d/a").exists() && !there.join("left-out").exists());
+    fs::remove_file(here.join("left-out")).unwrap();
+    assert_same_trees(&here, &there);
+    write(&there.join("b"), "22");
+    let pulled = run("pull", [&remote, &here], &[]);
+    assert!(pulled.starts_with("pulled 1 files"), "{pulled}");
+    assert_same_trees(&here, &there);
+    // One file, whose own name is no text.
+    write(&there.join(odd), "3");
+    run("pull", [&remote.join(odd), &here], &[]);
+    assert_same_trees(&here, &there);
+}
+
+#[test]
+fn failure_is_one_json_object_where_the_result_would_be() {
+    let at = Here::new(Kind::Ssh);
+    write(&at.here.join("a"), "1");
+    for number in 0..30 {
+        write(&at.there.join(format!("x{number}")), "1");
+    }
+    let gone = format!("{}/gone", at.remote);
+    let cases: [(&[&str], i32, &str, &str); 6] = [
+        (
+            &["pull", &gone, &at.local],
+            125,
+            "not_found",
+            "`remote-sandbox-mcp ls`",
+        ),
+        (&["ls", &gone], 125, "not_found", "`remote-sandbox-mcp ls`"),
+        (&["ls", "nothing"], 125, "invalid_params", "NAME:PATH"),
+        (
+            &["push", &at.local, &at.remote, "--delete-extras"],
+            125,
+            "delete_refused",
+            "`--confirm-delete 30`",
+        ),
+        (&["transfers", "12"], 1, "not_found", "ID"),
+        (
+            &["watch", "show", "12"],
+            1,
+            "not_found",
+            "`remote-sandbox-mcp watch list`",
+        ),
+    ];
+    for (words, exit_code, reason, hint) in cases {
+        let told = at.surroundings.run(&[words, &["--json"]].concat());
+        assert_eq!(code(&told), exit_code, "{told:?}");
+        let json: Value = serde_json::from_slice(&told.stdout).unwrap();
+        assert_eq!(json["code"], reason, "{json}");
+        assert!(json["error"].is_string(), "{json}");
+        assert!(json["hint"].as_str().unwrap().contains(hint), "{json}");
+        assert!(told.stderr.is_empty(), "{told:?}");
+        // Without it the exit code is the same, and the words go to people.
+        let told = at.surroundings.run(words);
+        assert_eq!((code(&told), told.stdout.len()), (exit_code, 0), "{told:?}");
+        assert!(text(&told.stderr).contains(hint), "{told:?}");
     }
 }

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use rstest::rstest;
 use serde_json::json;
@@ -16,6 +18,20 @@ use crate::files::{Kind, write};
 #[case::local(Kind::Local)]
 #[tokio::test(flavor = "multi_thread")]
 async fn f57_directory_swapped_for_a_link_leads_no_download_outside(#[case] kind: Kind) {
+    swap_while_downloading(kind, 15, 51).await;
+}
+
+#[rstest]
+#[case::ssh(Kind::Ssh)]
+#[case::local(Kind::Local)]
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes: ten thousand swaps"]
+async fn f57_directory_swapped_ten_thousand_times_leads_no_download_outside(#[case] kind: Kind) {
+    swap_while_downloading(kind, 150, 10_000).await;
+}
+
+/// Downloads at least so often, and until a directory of the target was swapped for a link so often.
+async fn swap_while_downloading(kind: Kind, downloads: u64, swaps: u64) {
     let pair = Pair::new(kind).await;
     let outside = pair.ground.client().home().join("outside");
     write(&outside.join("f0"), "untouched");
@@ -24,24 +40,16 @@ async fn f57_directory_swapped_for_a_link_leads_no_download_outside(#[case] kind
         pair.write_there(&format!("d/f{number}"), number.to_string());
     }
     pair.down(json!({})).await;
-    let stop = Arc::new(AtomicBool::new(false));
-    let rounds = Arc::new(AtomicU64::new(0));
-    let swapper = {
-        let (stop, rounds) = (stop.clone(), rounds.clone());
-        let (here, outside) = (pair.here.clone(), outside.clone());
-        std::thread::spawn(move || {
-            let (place, aside) = (here.join("d"), here.join("aside"));
-            while !stop.load(Ordering::Relaxed) {
-                let _ = fs::rename(&place, &aside);
-                let _ = symlink(&outside, &place);
-                std::thread::yield_now();
-                let _ = fs::remove_file(&place);
-                let _ = fs::rename(&aside, &place);
-                rounds.fetch_add(1, Ordering::Relaxed);
-            }
-        })
-    };
-    for round in 0..15 {
+    let swapper = Swapper::start(pair.here.clone(), outside.clone());
+    let end = Instant::now() + Duration::from_secs(600);
+    let mut round = 0;
+    while round < downloads || swapper.swaps() < swaps {
+        assert!(
+            Instant::now() < end,
+            "{} swaps in {round} downloads",
+            swapper.swaps()
+        );
+        round += 1;
         for number in 0..150 {
             pair.write_there(&format!("d/f{number}"), format!("{round} {number}"));
         }
@@ -50,9 +58,7 @@ async fn f57_directory_swapped_for_a_link_leads_no_download_outside(#[case] kind
             json!({"overwrite": true, "delete_extras": round % 2 == 0, "confirm_delete": 150});
         pair.call_down(more).await;
     }
-    stop.store(true, Ordering::Relaxed);
-    swapper.join().unwrap();
-    assert!(rounds.load(Ordering::Relaxed) > 50, "{rounds:?} rounds");
+    drop(swapper);
     assert_eq!(snapshot(&outside), before);
     if pair.here.join("aside").exists() {
         fs::remove_dir_all(pair.here.join("aside")).unwrap();
@@ -60,6 +66,52 @@ async fn f57_directory_swapped_for_a_link_leads_no_download_outside(#[case] kind
     let done = pair.down(json!({"overwrite": true})).await;
     assert_eq!(done["problem_count"], 0, "{done}");
     pair.assert_same();
+}
+
+/// Swaps a directory for a link that leads outside, and back, until it is dropped.
+struct Swapper {
+    stop: Arc<AtomicBool>,
+    swaps: Arc<AtomicU64>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Swapper {
+    fn start(here: PathBuf, outside: PathBuf) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let swaps = Arc::new(AtomicU64::new(0));
+        let thread = {
+            let (stop, swaps) = (stop.clone(), swaps.clone());
+            std::thread::spawn(move || {
+                let (place, aside) = (here.join("d"), here.join("aside"));
+                while !stop.load(Ordering::Relaxed) {
+                    let _ = fs::rename(&place, &aside);
+                    let _ = symlink(&outside, &place);
+                    std::thread::yield_now();
+                    let _ = fs::remove_file(&place);
+                    let _ = fs::rename(&aside, &place);
+                    swaps.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        };
+        Swapper {
+            stop,
+            swaps,
+            thread: Some(thread),
+        }
+    }
+
+    fn swaps(&self) -> u64 {
+        self.swaps.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Swapper {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
 }
 
 #[rstest]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use remote_sandbox_testkit::{Direction, Sshd};
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::stage::{Random, Stage, Way};
 use crate::faults::namespace;
@@ -21,12 +21,31 @@ async fn f10_sync_over_a_slow_link_makes_progress_and_ends_right(
 ) {
     // A dead link would be noticed after four seconds.
     let more = json!({"keepalive_interval_s": 1, "keepalive_count": 3});
+    over_a_slow_link(way, files, 8_500_000, 1_000_000, more).await;
+}
+
+#[rstest]
+#[case::up(Way::Up)]
+#[case::down(Way::Down)]
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes: a link of 20 KiB a second"]
+async fn f10_sync_over_a_very_slow_link_makes_progress_and_ends_right(#[case] way: Way) {
+    over_a_slow_link(way, 30, 800_000, 20 << 10, json!({})).await;
+}
+
+async fn over_a_slow_link(
+    way: Way,
+    files: usize,
+    bytes: usize,
+    bytes_per_second: u64,
+    more: Value,
+) {
     let stage = Stage::with(Sshd::builder(), more, &[]).await;
     for number in 0..files {
-        let bytes = Random::new(number as u64).bytes(8_500_000 / files);
+        let bytes = Random::new(number as u64).bytes(bytes / files);
         stage.write(way, &format!("f{number}"), bytes);
     }
-    stage.proxy.trickle(Some(1_000_000));
+    stage.proxy.trickle(Some(bytes_per_second));
     let began = Instant::now();
     let done = stage.sync(way, json!({})).await;
     assert!(

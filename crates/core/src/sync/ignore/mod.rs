@@ -27,6 +27,9 @@ pub const BUILT_IN: [&str; 6] = [
     "node_modules/",
 ];
 
+/// A `.gitignore` file is read up to this size, on both sides; a larger one is no list that anybody wrote, and an error.
+pub const MOST_GITIGNORE_BYTES: usize = 1024 * 1024;
+
 #[cfg(test)]
 #[path = "ignore_tests.rs"]
 mod tests;

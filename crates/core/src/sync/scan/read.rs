@@ -51,6 +51,12 @@ pub enum ScanProblem {
         /// Its path, escaped.
         shown: String,
     },
+    /// An entry may not be looked at.
+    #[error("`{shown}` could not be looked at: permission denied")]
+    Denied {
+        /// Its path, escaped.
+        shown: String,
+    },
     /// A link leads to a directory that it lies in.
     #[error("the link `{shown}` leads back to a directory above it")]
     Loop {
@@ -86,6 +92,7 @@ impl ScanProblem {
         match self {
             ScanProblem::Unreadable { shown }
             | ScanProblem::Vanished { shown }
+            | ScanProblem::Denied { shown }
             | ScanProblem::Loop { shown }
             | ScanProblem::Outside { shown }
             | ScanProblem::Garbled { shown } => shown.clone(),

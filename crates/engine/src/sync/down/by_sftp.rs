@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::sftp::{Attributes as Told, FileKind, OpenFlags, PathError, RemotePath};
+use remote_sandbox_core::sync::path::inside;
 use remote_sandbox_core::sync::{Kind, Mtime, RelPath};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -226,8 +227,7 @@ impl Fetching<'_> {
 
 /// The path of a file below the root.
 pub(super) fn remote_path(root: &[u8], path: &RelPath) -> Result<RemotePath, PathError> {
-    let slash: &[u8] = if root.ends_with(b"/") { b"" } else { b"/" };
-    RemotePath::new([root, slash, path.as_bytes()].concat())
+    RemotePath::new(inside(root, path.as_bytes()))
 }
 
 pub(super) fn modified(about: &Told) -> Option<Mtime> {

@@ -19,10 +19,11 @@ use super::recheck::look_again;
 use super::store::Store;
 use super::unpack::{Moved, Taken, Unpacking};
 use super::{DownDone, DownError, DownJob, MOST_GROWTH, Planned, Problem};
+use crate::mark::new_mark;
 use crate::sandbox::Sandbox;
 use crate::shell::{ByteStream, StreamEnd};
 use crate::sync::Progress;
-use crate::sync::far::{SILENCE_LIMIT, new_mark};
+use crate::sync::far::SILENCE_LIMIT;
 
 /// Bytes that are taken from the host at once, and how many such pieces may wait for the disk.
 const CHUNK: usize = 128 * 1024;

@@ -13,9 +13,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use super::by_sftp::{modified, remote_path};
 use super::by_tar::feed;
 use super::{DownError, DownJob};
+use crate::mark::new_mark;
 use crate::sandbox::conversation::SftpError;
 use crate::sandbox::{FileConversation, Sandbox};
-use crate::sync::far::new_mark;
 
 /// The most that is read: the longest paths of a whole batch.
 const MOST_SAID: u64 = 64 * 1024 * 1024;

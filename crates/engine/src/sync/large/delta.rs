@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use super::error::LargeError;
 use super::place::Place;
 use super::source::Source;
+use crate::mark::new_mark;
 use crate::sandbox::Sandbox;
 use crate::shell::ByteStream;
 use crate::sync::Progress;
@@ -71,10 +72,6 @@ pub(super) fn is_candidate(old: &Entry, new: &Entry) -> bool {
         && new_size / 2 <= old_size
 }
 
-fn fresh_mark() -> RunToken {
-    RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes())
-}
-
 /// A program on the host that tells of the old file and waits to be told how the new one differs.
 pub(super) struct Rebuilder {
     stream: ByteStream,
@@ -92,7 +89,7 @@ impl Rebuilder {
         new: &Entry,
     ) -> Option<Self> {
         let block = BlockLength::for_size(old.size_bytes)?;
-        let mark = fresh_mark();
+        let mark = new_mark();
         let request = RebuildRequest {
             old: place.target.as_bytes(),
             new: place.built.as_bytes(),

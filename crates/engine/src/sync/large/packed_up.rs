@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::receive::Packing;
 use remote_sandbox_core::sync::squeezed::{BLOCK, parse_taken, take_script};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -10,6 +9,7 @@ use tokio::time::timeout;
 
 use super::error::LargeError;
 use super::source::Source;
+use crate::mark::new_mark;
 use crate::sandbox::Sandbox;
 use crate::sync::Progress;
 use crate::sync::far::SILENCE_LIMIT;
@@ -41,7 +41,7 @@ pub(super) async fn send_packed(
     if !range.start.is_multiple_of(BLOCK) {
         return Ok(Packed::Refused);
     }
-    let mark = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
+    let mark = new_mark();
     let script = take_script(temporary, range.start / BLOCK, &mark);
     let opened = far.open(&["sh", "-c", &script]).await;
     let mut stream = opened.map_err(LargeError::Unreachable)?;

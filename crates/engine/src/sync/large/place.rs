@@ -4,6 +4,7 @@ use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sftp::{
     Attributes, Extension, FileKind, OpenFlags, RemotePath, StatusCode, Times,
 };
+use remote_sandbox_core::sync::path::inside;
 use remote_sandbox_core::sync::temporary::temporary_name;
 use remote_sandbox_core::sync::{Entry, RelPath};
 use sha2::{Digest, Sha256};
@@ -38,14 +39,11 @@ impl Place {
             source,
         };
         let directory = match path.parent_bytes() {
-            Some(parent) => [root, b"/", parent].concat(),
+            Some(parent) => inside(root, parent),
             None => root.to_vec(),
         };
-        let token = token(&[&directory, b"/".as_slice(), path.name()].concat(), entry);
-        let beside = |name: &[u8]| {
-            let slash: &[u8] = if directory.ends_with(b"/") { b"" } else { b"/" };
-            RemotePath::new([&directory, slash, name].concat()).map_err(wrong)
-        };
+        let token = token(&inside(&directory, path.name()), entry);
+        let beside = |name: &[u8]| RemotePath::new(inside(&directory, name)).map_err(wrong);
         Ok(Place {
             target: beside(path.name())?,
             temporary: beside(temporary_name(&token, 0).as_bytes())?,

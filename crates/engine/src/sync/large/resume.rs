@@ -6,11 +6,11 @@ use std::time::Duration;
 use remote_sandbox_core::delta::{
     MOST_RANGES, RANGE_BYTES, RangeDigest, RangeHashes, parse_ranges, range_hashes_script,
 };
-use remote_sandbox_core::ids::RunToken;
 use sha2::{Digest, Sha256};
 
 use super::error::LargeError;
 use super::source::Source;
+use crate::mark::new_mark;
 use crate::sandbox::Sandbox;
 
 /// A host hashes at least so many bytes in a second; slower ones are not waited for.
@@ -105,7 +105,7 @@ fn differing(local: &[String], remote: &[String], size_bytes: u64) -> Vec<Range<
 
 /// Asks the host; nothing where it cannot tell.
 async fn remote_hashes(far: &dyn Sandbox, path: &[u8], count: u64) -> Option<RangeHashes> {
-    let mark = RunToken::from_uuid_bytes(uuid::Uuid::now_v7().into_bytes());
+    let mark = new_mark();
     let script = range_hashes_script(path, count, &mark);
     let limit = HASHING_LIMIT + Duration::from_secs(count * RANGE_BYTES / SLOWEST_HASHING);
     match far.ask(script, limit).await {

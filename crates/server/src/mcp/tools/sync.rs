@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::sync::WrittenPath;
 use remote_sandbox_engine::call::CallContext;
 use remote_sandbox_engine::engine::{Engine, SyncAnswer, Where};
 use remote_sandbox_engine::sync::{
@@ -157,12 +158,12 @@ fn up_request(engine: &Engine, params: UpParams) -> Result<SyncRequest, Failure>
         delete_extras: params.delete_extras,
         confirm_delete: agreed(params.confirm_delete)?,
         excludes: params.excludes.unwrap_or_default(),
-        exclude_file: given(params.exclude_file),
+        exclude_file: given(params.exclude_file).map(WrittenPath::from),
         use_gitignore: params.use_gitignore,
         checksum: params.checksum,
         follow_links: params.follow_links,
         keep_dirlinks: params.keep_dirlinks,
-        ..SyncRequest::new(name, Way::Up, &params.local_path, &params.remote_path)
+        ..SyncRequest::new(name, Way::Up, params.local_path, params.remote_path)
     })
 }
 
@@ -193,12 +194,12 @@ async fn down(
         delete_extras: params.delete_extras,
         confirm_delete: agreed(params.confirm_delete)?,
         excludes: params.excludes.unwrap_or_default(),
-        exclude_file: given(params.exclude_file),
+        exclude_file: given(params.exclude_file).map(WrittenPath::from),
         use_gitignore: params.use_gitignore,
         checksum: params.checksum,
         follow_links: params.follow_links,
         overwrite: params.overwrite,
-        ..SyncRequest::new(name, Way::Down, &params.local_path, &params.remote_path)
+        ..SyncRequest::new(name, Way::Down, params.local_path, params.remote_path)
     };
     let place = planned_or(params.dry_run, Where::BySize);
     answer(&engine, &context, request, place).await
