@@ -331,6 +331,14 @@ async fn logs(
                 write(&bytes)?;
                 continue;
             }
+            FollowPiece::Omitted { rest, bytes } => {
+                told = "";
+                write(&rest)?;
+                notice(&format!(
+                    "{id}: {bytes} bytes of the log are not kept any more and are left out here"
+                ));
+                continue;
+            }
             FollowPiece::Silent(failure) if !follow => return Err(failure.into()),
             FollowPiece::Silent(failure) => {
                 let text = format!("{}; it is tried again", failure.message);

@@ -204,6 +204,9 @@ pub struct Failure {
     /// Whether the same call may work later without any change.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub retry: bool,
+    /// Whether an accident looks the same: it is worth another attempt, but not many.
+    #[serde(skip)]
+    pub is_doubtful: bool,
     /// Valid choices, when a name was not one of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub available: Vec<String>,
@@ -217,6 +220,7 @@ impl Failure {
             code,
             hint: String::new(),
             retry: false,
+            is_doubtful: false,
             available: Vec::new(),
         }
     }
@@ -232,6 +236,13 @@ impl Failure {
     #[must_use]
     pub fn retry(mut self) -> Self {
         self.retry = true;
+        self
+    }
+
+    /// Says that an accident looks the same.
+    #[must_use]
+    pub fn doubtful(mut self) -> Self {
+        self.is_doubtful = true;
         self
     }
 

@@ -207,7 +207,7 @@ fn notifiers(
         clear_secrets.extend(credentials::in_clear_of(&entry, &NOTIFIER_SECRETS));
         match notifier(&entry, &notifiers) {
             Ok(notifier) => {
-                clear_secrets.extend(token(&notifier.url));
+                clear_secrets.extend(tokens(&notifier));
                 notifiers.push(notifier);
             }
             Err(problem) => problems.push(problem),
@@ -269,13 +269,17 @@ fn notifier(fields: &Fields<'_>, others: &[Notifier]) -> Result<Notifier, Proble
     })
 }
 
-/// The part of an address that is the secret in it: it must be masked also where it stands alone.
-fn token(url: &SecretSource) -> Option<Secret<String>> {
-    let SecretSource::Clear(text) = url else {
-        return None;
+/// The parts of an address that are the secret in it: they must be masked also where they stand alone.
+fn tokens(notifier: &Notifier) -> Vec<Secret<String>> {
+    let SecretSource::Clear(text) = &notifier.url else {
+        return Vec::new();
     };
-    let address = WebAddress::parse(text.expose()).ok()?;
-    Some(Secret::new(address.target().to_owned()))
+    let Ok(address) = WebAddress::parse(text.expose()) else {
+        return Vec::new();
+    };
+    let parts = notifier.kind.tokens(&address);
+    let parts = std::iter::once(address.target()).chain(parts);
+    parts.map(|part| Secret::new(part.to_owned())).collect()
 }
 
 #[cfg(test)]

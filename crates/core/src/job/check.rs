@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::alarm::alarm_pattern;
+use super::hole::Side;
 use super::script::{COMMON, TMUX, bare};
 use super::spec::{JobSpecError, check_path};
 use super::{AttemptNumber, JobId, SessionName};
@@ -29,17 +30,11 @@ pub const MOST_SEARCHED_BYTES: u64 = 64 << 20;
 pub enum LogPart {
     /// Nothing but its size.
     Nothing,
-    /// So many bytes at its end.
+    /// So many bytes at its end, or as many as are kept behind what it gave back to the disk.
     Last(u64),
-    /// From this byte on, so many at most.
+    /// From this byte on, so many at most. What the log gave back to the disk is passed over: what is brought ends
+    /// before that, or begins behind it.
     Since {
-        /// The first byte.
-        byte: u64,
-        /// How many at most.
-        most: u64,
-    },
-    /// The same, but for what the log gave back to the disk: what is brought ends before that, or begins after it.
-    Kept {
         /// The first byte.
         byte: u64,
         /// How many at most.
@@ -126,6 +121,18 @@ impl Look {
         })
     }
 
+    /// The first byte of a log of this size that is asked for, and which part of it is wanted where it has a hole.
+    pub(super) fn first_byte(&self, size: u64) -> (u64, Side) {
+        match self.log {
+            LogPart::Nothing => (size, Side::Behind),
+            LogPart::Last(bytes) => {
+                let most = bytes.min(MOST_LOG_BYTES);
+                (size.saturating_sub(most), Side::Behind)
+            }
+            LogPart::Since { byte, .. } => (byte.min(LARGEST_BYTE), Side::Before),
+        }
+    }
+
     /// Has the host search a part of the log for alarms, without bringing it.
     #[must_use]
     pub fn searching(mut self, byte: u64, bytes: u64) -> Self {
@@ -187,7 +194,6 @@ pub fn check_script(looks: &[Look], mark: &RunToken) -> String {
             LogPart::Nothing => ("last".to_owned(), 0),
             LogPart::Last(bytes) => ("last".to_owned(), bytes),
             LogPart::Since { byte, most } => (byte.min(LARGEST_BYTE).to_string(), most),
-            LogPart::Kept { byte, most } => (format!("+{}", byte.min(LARGEST_BYTE)), most),
         };
         let (kind, what, bytes) = match &look.checkpoint {
             None => ("''", "''".to_owned(), 0),

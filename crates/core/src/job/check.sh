@@ -54,20 +54,51 @@ bytes_since() {
 }
 first_bytes() { head -c "$2" "$1"; }
 
-# The runner has written down which part of the log it gave back to the disk; nothing but zeros is read there.
+# Sets _rhole and _rafter to the part of the log that was given back to the disk, as the runners of all attempts have
+# written it down, for their log is one; nothing but zeros is read there. Fails when there is none.
+find_hole() {
+  _rhole= _rafter=0
+  [ -n "$_rdir" ] || return 1
+  for _rx in "${_rdir%/*}"/*/hole; do
+    [ -f "$_rx" ] && [ ! -h "$_rx" ] || continue
+    _rbegin= _rend=
+    { read -r _rbegin _rend _rline <"$_rx"; } 2>/dev/null
+    case $_rbegin:$_rend in *[!0-9:]* | :* | *: | ???????????????????*:* | *:???????????????????*) continue ;; esac
+    [ "$_rend" -le "$_rafter" ] || _rhole=$_rbegin _rafter=$_rend
+  done
+  # A log that ends before it was begun anew.
+  [ -n "$_rhole" ] && [ "${_rsize:-0}" -ge "$_rafter" ]
+}
+
+# Has what is read end before the hole or begin behind it; of the end of a log, always the latter.
 pass_hole() {
-  [ -f "$_rdir/hole" ] && [ ! -h "$_rdir/hole" ] || return 0
-  _rhole= _rafter=
-  { read -r _rhole _rafter _rx <"$_rdir/hole"; } 2>/dev/null
-  case $_rhole in '' | *[!0-9]*) return 0 ;; esac
-  case $_rafter in '' | *[!0-9]*) return 0 ;; esac
-  if [ "$_rfrom" -ge "$_rhole" ]; then
-    [ "$_rfrom" -lt "$_rafter" ] || return 0
+  [ "$_rfrom" -lt "$_rafter" ] && [ $((_rfrom + _rmost)) -gt "$_rhole" ] || return 0
+  if [ "$1" = last ]; then
+    _rfrom=$_rafter _rmost=$((_rsize - _rafter))
+  elif [ "$_rfrom" -ge "$_rhole" ]; then
     _rfrom=$_rafter
-    field "begin:$_rfrom"
-  elif [ $((_rfrom + _rmost)) -gt "$_rhole" ]; then
+  else
     _rmost=$((_rhole - _rfrom))
+    return 0
   fi
+  field "begin:$_rfrom"
+}
+
+# A part of the log. The hole is told as it is afterwards, for it may have grown while that was read.
+log_part() {
+  _rpart=$_rfrom
+  # The end as it was when the size was taken: only so does the reader know which bytes it has.
+  if [ "$_rfrom" = last ] && [ -n "$_rsize" ]; then
+    _rfrom=$((_rsize - _rmost))
+    [ $_rfrom -ge 0 ] || _rfrom=0
+  fi
+  if [ "$_rfrom" = last ]; then
+    blob log_text last_bytes
+    return
+  fi
+  ! find_hole || pass_hole "$_rpart"
+  blob log_text bytes_since
+  ! find_hole || field "hole:$_rhole:$_rafter"
 }
 
 # A path as the user wrote it.
@@ -196,18 +227,7 @@ look() {
   figures "$_rlog"
   field "log:$_rkind:$_rsize:$_rmtime"
   if [ $_rkind = file ] && [ "$_rmost" -gt 0 ]; then
-    case $_rfrom in
-    +*)
-      _rfrom=${_rfrom#+}
-      [ -z "$2" ] || pass_hole
-      ;;
-    esac
-    # The end as it was when the size was taken: only so does the reader know which bytes it has.
-    if [ "$_rfrom" = last ] && [ -n "$_rsize" ]; then
-      _rfrom=$((_rsize - _rmost))
-      [ $_rfrom -ge 0 ] || _rfrom=0
-    fi
-    if [ "$_rfrom" = last ]; then blob log_text last_bytes; else blob log_text bytes_since; fi
+    log_part
   fi
   if [ $_rkind = file ] && [ "${13}" -gt 0 ]; then blob gap_text gap_words "${12}" "${13}"; fi
   CDPATH= cd "${_rcwd:-$HOME}" 2>/dev/null

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use super::super::testing::*;
 use super::super::{
-    CheckpointSight, ExitFault, FileKind, JobState, LostReason, Nonce, SessionSight, Sighting,
-    StartVerdict, UnknownReason, judge, parse_check,
+    CheckpointSight, ExitFault, FileKind, Hole, JobState, LostReason, Nonce, SessionSight,
+    Sighting, StartVerdict, UnknownReason, judge, parse_check,
 };
 use super::*;
 
@@ -307,14 +307,14 @@ fn part_of_the_log_that_is_not_kept_is_passed_over() {
         let log = host.started(&spec).log_file;
         host.end_of(&spec, &log);
         fs::write(host.folder(&spec).join("hole"), "40 200\n").unwrap();
-        let kept = |byte, most| LogPart::Kept { byte, most };
         let since = |byte, most| LogPart::Since { byte, most };
         let parts = [
-            kept(0, 100),
-            kept(40, 8),
-            kept(199, 4),
-            kept(200, 4),
-            since(44, 4),
+            since(0, 100),
+            since(40, 8),
+            since(199, 4),
+            since(200, 4),
+            LogPart::Last(8),
+            LogPart::Last(300),
         ];
         let looks: Vec<Look> = parts
             .iter()
@@ -322,6 +322,9 @@ fn part_of_the_log_that_is_not_kept_is_passed_over() {
             .map(Result::unwrap)
             .collect();
         let seen = host.see(&looks);
+        assert_eq!(seen[0].log.hole, Hole::new(40, 200), "{}", host.name);
+        let end: String = (150..200).map(|number| format!("{number}\n")).collect();
+        let end = end + "EXIT_CODE=0\n";
         let found: Vec<(Option<u64>, &str)> = seen
             .iter()
             .map(|seen| {
@@ -334,9 +337,49 @@ fn part_of_the_log_that_is_not_kept_is_passed_over() {
             (Some(200), "150\n151\n"),
             (Some(200), "150\n"),
             (None, "150\n"),
-            (None, "111\n"),
+            (None, &end[end.len() - 8..]),
+            (Some(200), end.as_str()),
         ];
         assert_eq!(found, expected, "{}", host.name);
+    }
+}
+
+#[test]
+fn part_of_the_log_that_an_earlier_attempt_gave_back_is_passed_over() {
+    for host in Host::all() {
+        let first = job("seq 100 199");
+        let log = host.started(&first).log_file;
+        host.end_of(&first, &log);
+        fs::write(host.folder(&first).join("hole"), "40 200\n").unwrap();
+        let second = again(&first);
+        host.started(&second);
+        host.end_of(&second, &log);
+        let part = LogPart::Since { byte: 60, most: 4 };
+        let look = Look::job(
+            second.job.clone(),
+            second.attempt,
+            &second.session,
+            &log,
+            part,
+        );
+        let seen = host.see(&[look.unwrap()]);
+        assert_eq!(
+            (seen[0].log.begins_at, seen[0].log.text.as_slice()),
+            (Some(200), b"150\n".as_slice()),
+            "{}",
+            host.name
+        );
+        // What is left of a log that was begun anew has no hole.
+        fs::write(&log, "0123456789".repeat(7)).unwrap();
+        let look = Look::job(
+            second.job.clone(),
+            second.attempt,
+            &second.session,
+            &log,
+            part,
+        );
+        let seen = host.see(&[look.unwrap()]);
+        assert_eq!(seen[0].log.text, b"0123", "{}", host.name);
     }
 }
 

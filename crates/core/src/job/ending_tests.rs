@@ -3,8 +3,8 @@ use super::*;
 fn ended(state: JobState, alarms: &[Alarm]) -> WatchInput {
     WatchInput::Seen(WatchSight {
         state,
-        log_size: Some(1),
-        log_age_s: None,
+        log: LogSight::default(),
+        host_now: None,
         alarms: alarms.to_vec(),
     })
 }

@@ -6,6 +6,7 @@
 mod adopt;
 mod alarm;
 mod check;
+mod hole;
 mod ids;
 mod observe;
 mod order;
@@ -13,6 +14,7 @@ mod process;
 mod prune;
 mod resume;
 mod script;
+mod silence;
 mod spec;
 mod start;
 mod state;
@@ -28,6 +30,7 @@ pub use check::{
     Checkpoint, LogPart, Look, MOST_CHECKPOINT_BYTES, MOST_LOG_BYTES, MOST_SEARCHED_BYTES,
     check_script,
 };
+pub use hole::Hole;
 pub use ids::{
     AttemptNumber, JobId, JobIdError, NamedSession, Nonce, SESSION_NAME_MAX_CHARS, SessionName,
 };
@@ -39,6 +42,7 @@ pub use order::{CheckpointFormat, OrderError, ResumePlan, WatchOrder, WatchWish}
 pub use process::{HostWord, Liveness, ProcessIdentity};
 pub use prune::{MOST_PRUNED, parse_prune, prune_script};
 pub use resume::{Phase, Step, WatchEnd, WatchHistory, WatchInput, WatchPolicy, WatchSight, step};
+pub use silence::{LogSight, Silence};
 pub use spec::{
     ClaimedGpus, GpuWish, JobSpec, JobSpecError, LEAST_MAX_LOG_BYTES, USUAL_MAX_LOG_BYTES,
 };

@@ -2,6 +2,7 @@
 
 use super::Nonce;
 use super::check::{Look, Subject};
+use super::hole::Hole;
 use super::process::{HostWord, Liveness, ProcessIdentity};
 use super::script::marked;
 use crate::ids::RunToken;
@@ -81,9 +82,13 @@ pub struct FileSight {
     pub kind: FileKind,
     /// Its size.
     pub size_bytes: Option<u64>,
-    /// How long ago it was written, both by the host's clock.
+    /// When it was written, by the clock of wherever it lies.
+    pub written: Option<u64>,
+    /// How long ago that was by the host's clock, which is another one where the file lies elsewhere.
     pub age_s: Option<u64>,
-    /// Where that begins when it is not where it was asked for, because what lies before is not kept any more.
+    /// The part of it that is not kept any more.
+    pub hole: Option<Hole>,
+    /// Where the text begins when it is not where it was asked for, because what lies before is not kept any more.
     pub begins_at: Option<u64>,
     /// The part that was asked for.
     pub text: Vec<u8>,
@@ -150,6 +155,8 @@ pub struct Observation {
     pub gap_text: Vec<u8>,
     /// Its checkpoint, when that was asked for.
     pub checkpoint: Option<CheckpointSight>,
+    /// The host's clock, in seconds since 1970.
+    pub host_now: Option<u64>,
 }
 
 impl Observation {
@@ -278,6 +285,7 @@ struct Sight<'a> {
     alarm: bool,
     log: Option<&'a str>,
     log_begin: Option<u64>,
+    hole: Option<Hole>,
     log_text: &'a [u8],
     gap_text: &'a [u8],
     checkpoint: Option<&'a str>,
@@ -300,6 +308,7 @@ impl<'a> Sight<'a> {
             "alarm" => self.alarm = true,
             "log" => self.log = Some(value),
             "begin" => self.log_begin = value.parse().ok(),
+            "hole" => self.hole = Hole::read(value),
             "log_text" => self.log_text = rest,
             "gap_text" => self.gap_text = rest,
             "checkpoint" => self.checkpoint = Some(value),
@@ -328,15 +337,26 @@ impl<'a> Sight<'a> {
             stop_mark: word(self.stop),
             log_is_unbounded: self.alarm,
             session: host.session(&look.session),
-            log: FileSight {
-                begins_at: self.log_begin,
-                ..file(self.log.unwrap_or(""), self.log_text, host.now)
-            },
+            log: self.log(look, host.now),
             gap_text: self.gap_text.to_vec(),
             checkpoint: self
                 .checkpoint
                 .map(|words| self.checkpoint(words, host.now)),
+            host_now: host.now,
         }
+    }
+
+    fn log(&self, look: &Look, now: Option<u64>) -> FileSight {
+        let mut log = file(self.log.unwrap_or(""), self.log_text, now);
+        log.begins_at = self.log_begin;
+        if let Some(hole) = self.hole {
+            let (asked, side) = look.first_byte(log.size_bytes.unwrap_or(0));
+            let begin = self.log_begin.unwrap_or(asked);
+            let (begin, kept) = hole.kept(begin, self.log_text, side);
+            (log.hole, log.text) = (self.hole, kept.to_vec());
+            log.begins_at = (begin != asked).then_some(begin);
+        }
+        log
     }
 
     fn checkpoint(&self, words: &str, now: Option<u64>) -> CheckpointSight {
@@ -382,9 +402,11 @@ fn file(words: &str, text: &[u8], now: Option<u64>) -> FileSight {
     FileSight {
         kind,
         size_bytes,
+        written,
         age_s: now
             .zip(written)
             .map(|(now, written)| now.saturating_sub(written)),
+        hole: None,
         begins_at: None,
         text: text.to_vec(),
     }

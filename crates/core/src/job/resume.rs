@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::alarm::Alarm;
+use super::silence::{LogSight, Silence};
 use super::state::{JobState, LostReason, UnknownReason};
 use super::told::WatchEvent;
 
@@ -116,10 +117,9 @@ pub struct WatchHistory {
     /// How often, since it last began, its host gave up a resume before anything ran.
     #[serde(default)]
     pub abandoned: u32,
-    /// The size of the log at the last look.
-    pub log_size: Option<u64>,
-    /// When the log last grew.
-    pub grown_at: Option<u64>,
+    /// How long the log has not changed.
+    #[serde(default)]
+    pub silence: Option<Silence>,
     /// Whether it was told that the log does not grow.
     pub is_stall_told: bool,
     /// What was told of this attempt.
@@ -131,10 +131,10 @@ pub struct WatchHistory {
 pub struct WatchSight {
     /// Its state, as judged.
     pub state: JobState,
-    /// The size of its log.
-    pub log_size: Option<u64>,
-    /// How long ago the log was written.
-    pub log_age_s: Option<u64>,
+    /// Its log.
+    pub log: LogSight,
+    /// The host's clock, in seconds since 1970.
+    pub host_now: Option<u64>,
     /// What its new log and its records tell.
     pub alarms: Vec<Alarm>,
 }
@@ -394,8 +394,7 @@ impl Next<'_> {
         self.history.abandoned = 0;
         self.history.alarms_told.clear();
         self.history.is_stall_told = false;
-        self.history.log_size = None;
-        self.history.grown_at = None;
+        self.history.silence = None;
         // It runs as far as is known: what was told before is settled by saying so.
         self.history.is_unreachable_told = false;
         self.history.is_config_told = false;
@@ -410,22 +409,14 @@ impl Next<'_> {
     }
 
     fn stall(&mut self, sight: &WatchSight) {
-        let is_first = self.history.grown_at.is_none();
-        if is_first || sight.log_size != self.history.log_size {
-            self.history.log_size = sight.log_size;
+        let before = self.history.silence.as_ref();
+        let silence = Silence::after(before, sight.log, self.now, sight.host_now);
+        let silent_s = silence.seconds();
+        // What an older version told of a log that it remembered otherwise stays told.
+        if before.is_some() && silent_s == 0 {
             self.history.is_stall_told = false;
-            let age_s = if is_first {
-                sight.log_age_s.unwrap_or(0)
-            } else {
-                0
-            };
-            self.history.grown_at = Some(self.now.saturating_sub(age_s));
         }
-        let silent_s = self
-            .now
-            .saturating_sub(self.history.grown_at.unwrap_or(self.now));
-        // Our own clock may have been set; the host compares two times of its own.
-        let silent_s = sight.log_age_s.map_or(silent_s, |age| silent_s.min(age));
+        self.history.silence = Some(silence);
         if let Some(limit) = self.policy.stall_after_s
             && silent_s >= limit.max(1)
             && !self.history.is_stall_told
@@ -452,6 +443,10 @@ impl Next<'_> {
 #[cfg(test)]
 #[path = "resume_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "stall_tests.rs"]
+mod stall_tests;
 
 #[cfg(test)]
 #[path = "ending_tests.rs"]

@@ -11,13 +11,17 @@ fn resuming(max: u32) -> WatchPolicy {
     }
 }
 
-fn seen(state: JobState) -> WatchInput {
-    WatchInput::Seen(WatchSight {
+fn sight(state: JobState) -> WatchSight {
+    WatchSight {
         state,
-        log_size: Some(1),
-        log_age_s: None,
+        log: LogSight::default(),
+        host_now: None,
         alarms: Vec::new(),
-    })
+    }
+}
+
+fn seen(state: JobState) -> WatchInput {
+    WatchInput::Seen(sight(state))
 }
 
 fn gone() -> WatchInput {
@@ -225,36 +229,12 @@ fn resume_whose_outcome_was_not_heard_is_found_by_looking() {
 }
 
 #[test]
-fn stall_is_told_once_until_the_log_grows() {
-    let mut watch = Watch::new(WatchPolicy {
-        stall_after_s: Some(600),
-        ..WatchPolicy::default()
-    });
-    let at = |size, age| {
-        WatchInput::Seen(WatchSight {
-            state: JobState::Running,
-            log_size: Some(size),
-            log_age_s: age,
-            alarms: vec![],
-        })
-    };
-    assert!(watch.take(10_000, &at(5, Some(400))).0.is_empty());
-    assert_eq!(watch.take(10_200, &at(5, None)).0, ["stalled"]);
-    assert!(watch.take(20_000, &at(5, None)).0.is_empty());
-    assert!(watch.take(20_300, &at(6, None)).0.is_empty());
-    assert!(watch.take(20_899, &at(6, None)).0.is_empty());
-    assert_eq!(watch.take(20_900, &at(6, None)).0, ["stalled"]);
-}
-
-#[test]
 fn alarm_is_told_once_for_each_attempt() {
     let mut watch = Watch::new(resuming(1));
     let alarming = |state| {
         WatchInput::Seen(WatchSight {
-            state,
-            log_size: None,
-            log_age_s: None,
             alarms: vec![Alarm::OutOfMemory, Alarm::DiskFull],
+            ..sight(state)
         })
     };
     assert_eq!(
@@ -357,7 +337,13 @@ fn resume_that_begins_after_it_was_given_up_is_the_first_one() {
 #[test]
 fn history_of_an_older_version_is_read() {
     let mut history = serde_json::to_value(WatchHistory::default()).unwrap();
-    history.as_object_mut().unwrap().remove("abandoned");
+    let fields = history.as_object_mut().unwrap();
+    for newer in ["abandoned", "silence"] {
+        fields.remove(newer);
+    }
+    for older in ["log_size", "grown_at"] {
+        fields.insert(older.to_owned(), 5.into());
+    }
     let history: WatchHistory = serde_json::from_value(history).unwrap();
     assert_eq!(history, WatchHistory::default());
 }
@@ -408,15 +394,16 @@ fn any_input() -> impl Strategy<Value = WatchInput> {
         prop_oneof![Just(Alarm::NanLoss), Just(Alarm::DiskFull)],
         0..2,
     );
-    let sight =
-        (state, prop::option::of(0_u64..3), alarms).prop_map(|(state, log_size, alarms)| {
-            WatchInput::Seen(WatchSight {
-                state,
-                log_size,
-                log_age_s: None,
-                alarms,
-            })
-        });
+    let sight = (state, prop::option::of(0_u64..3), alarms).prop_map(|(state, size, alarms)| {
+        WatchInput::Seen(WatchSight {
+            log: LogSight {
+                size,
+                written: None,
+            },
+            alarms,
+            ..sight(state)
+        })
+    });
     prop_oneof![
         6 => sight,
         2 => Just(WatchInput::Unreachable),

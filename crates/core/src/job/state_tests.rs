@@ -51,6 +51,7 @@ fn seen(runner: Liveness, exit: ExitReading) -> Observation {
         log: FileSight::default(),
         gap_text: Vec::new(),
         checkpoint: None,
+        host_now: None,
     }
 }
 

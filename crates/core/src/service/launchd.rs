@@ -42,7 +42,8 @@ pub fn plist(service: &ServiceDescription) -> String {
     set("ThrottleInterval", &integer(PAUSE));
     // What it has started, such as sandboxes on this machine, is not ended with it.
     set("AbandonProcessGroup", "<true/>");
-    set("ProcessType", &string("Background"));
+    // Agents that it wakes and commands at events inherit this: as background work they would be throttled.
+    set("ProcessType", &string("Standard"));
     set("Umask", &integer(UMASK));
     set("StandardOutPath", &string("/dev/null"));
     set("StandardErrorPath", &string(service.log()));

@@ -1,7 +1,7 @@
 //! Addresses that something is posted to: read once and strictly, so that what was checked is what is connected to.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use zeroize::Zeroize as _;
 
@@ -138,6 +138,15 @@ impl WebAddress {
         &self.target
     }
 
+    /// The parts of it that most services use as a token: the last word of the path and the values of the query.
+    pub fn tokens(&self) -> impl Iterator<Item = &str> {
+        let (path, query) = self.target.split_once('?').unwrap_or((&self.target, ""));
+        let values = query
+            .split('&')
+            .map(|pair| pair.split_once('=').unwrap_or(("", pair)).1);
+        path.rsplit('/').take(1).chain(values)
+    }
+
     /// The same address with more of a query.
     #[must_use]
     pub fn with_query(mut self, query: &str) -> Self {
@@ -263,14 +272,38 @@ impl AddressKind {
     }
 }
 
+/// Of the addresses that a name means, those that may be spoken to; this machine's only where that is said. When there
+/// is none, what the last of them is.
+pub fn usable_addresses(
+    found: impl IntoIterator<Item = SocketAddr>,
+    may_be_here: bool,
+) -> Result<Vec<SocketAddr>, AddressKind> {
+    let mut refused = AddressKind::Unspecified;
+    let mut usable = Vec::new();
+    for address in found {
+        match judge_address(address.ip()) {
+            AddressKind::Usual => usable.push(address),
+            AddressKind::Loopback if may_be_here => usable.push(address),
+            kind => refused = kind,
+        }
+    }
+    if usable.is_empty() {
+        return Err(refused);
+    }
+    Ok(usable)
+}
+
 /// Judges an address, also one of version 4 that stands within one of version 6.
 pub fn judge_address(address: IpAddr) -> AddressKind {
     match address {
         IpAddr::V4(address) => judge_v4(address),
-        IpAddr::V6(address) => match within(address) {
-            Some(inner) => judge_v4(inner),
-            None => judge_v6(address),
-        },
+        IpAddr::V6(address) => {
+            let mut inner = within(address).into_iter().flatten().map(judge_v4);
+            let own = judge_v6(address);
+            inner
+                .find(|kind| *kind != AddressKind::Usual)
+                .unwrap_or(own)
+        }
     }
 }
 
@@ -298,20 +331,39 @@ fn judge_v6(address: Ipv6Addr) -> AddressKind {
     }
 }
 
-/// The address of version 4 that a packet would end at: mapped, compatible, translated (NAT64) or tunnelled (6to4).
-fn within(address: Ipv6Addr) -> Option<Ipv4Addr> {
+/// The addresses of version 4 that a packet may end at: mapped, compatible, translated (NAT64), or tunnelled (6to4,
+/// ISATAP, and Teredo, which names its server openly and its client turned over).
+fn within(address: Ipv6Addr) -> [Option<Ipv4Addr>; 4] {
     let pair = |high: u16, low: u16| {
         let [a, b] = high.to_be_bytes();
         let [c, d] = low.to_be_bytes();
-        Ipv4Addr::new(a, b, c, d)
+        Some(Ipv4Addr::new(a, b, c, d))
     };
+    let none = [None; 4];
+    let one = |inner| [inner, None, None, None];
     match address.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
-        [0, 0, 0, 0, 0, 0xffff | 0, high, low] => Some(pair(high, low)),
-        [0, 0, 0, 0, 0xffff, 0, high, low] => Some(pair(high, low)),
-        [0x64, 0xff9b, 0 | 1, _, _, _, high, low] => Some(pair(high, low)),
-        [0x2002, high, low, ..] => Some(pair(high, low)),
-        _ => None,
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => none,
+        [0, 0, 0, 0, 0, 0xffff | 0, high, low] => one(pair(high, low)),
+        [0, 0, 0, 0, 0xffff, 0, high, low] => one(pair(high, low)),
+        [0x64, 0xff9b, 0, _, _, _, high, low] => one(pair(high, low)),
+        // A network of one's own for NAT64 may hold the address in each of four places, three of them around a byte
+        // that means nothing. Zeros stand where it does not.
+        [0x64, 0xff9b, 1, a, b, c, high, low] => {
+            let joined = |first: u16, second: u16| (first << 8) | (second >> 8);
+            let places = [
+                pair(high, low),
+                pair(a, joined(b, c)),
+                pair((a << 8) | (b & 0xff), c),
+                pair(joined(b, c), joined(c, high)),
+            ];
+            places.map(|inner| inner.filter(|inner| inner.octets()[0] != 0))
+        }
+        [0x2002, high, low, ..] => one(pair(high, low)),
+        [0x2001, 0, high, low, _, _, third, fourth] => {
+            [pair(high, low), pair(!third, !fourth), None, None]
+        }
+        [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => one(pair(high, low)),
+        _ => none,
     }
 }
 

@@ -62,6 +62,18 @@ fn address_shows_nothing_but_its_host() {
     );
 }
 
+#[rstest]
+#[case("https://hooks.slack.com/services/T0/B0/token", &["token", ""])]
+#[case("https://h/robot/send?access_token=token&x=1", &["send", "token", "1"])]
+#[case("https://h/?token", &["", "token"])]
+fn tokens_are_the_last_word_of_the_path_and_the_values_of_the_query(
+    #[case] text: &str,
+    #[case] expected: &[&str],
+) {
+    let address = WebAddress::parse(text).unwrap();
+    assert_eq!(address.tokens().collect::<Vec<_>>(), expected);
+}
+
 #[test]
 fn query_is_added_to_what_is_there() {
     let plain = WebAddress::parse("https://h/a").unwrap();
@@ -91,6 +103,18 @@ fn listed_host_fits_itself_alone(#[case] listed: &str, #[case] address: &str, #[
 #[case("64:ff9b::a9fe:a9fe", AddressKind::LinkLocal)]
 #[case("2002:a9fe:a9fe::1", AddressKind::LinkLocal)]
 #[case("::ffff:0:169.254.169.254", AddressKind::LinkLocal)]
+#[case("64:ff9b:1::169.254.169.254", AddressKind::LinkLocal)]
+#[case("64:ff9b:1:a9fe:a9:fe00:808:808", AddressKind::LinkLocal)]
+#[case("64:ff9b:1:12a9:fe:a9fe:808:808", AddressKind::LinkLocal)]
+#[case("64:ff9b:1:12:a9:fea9:fe08:808", AddressKind::LinkLocal)]
+#[case("64:ff9b:1::8.8.8.8", AddressKind::Usual)]
+#[case("64:ff9b:1:808:8:800::", AddressKind::Usual)]
+#[case("2001:0:808:808::5601:5601", AddressKind::LinkLocal)]
+#[case("2001:0:a9fe:a9fe::f7f7:f7f7", AddressKind::LinkLocal)]
+#[case("2001:0:808:808::f7f7:f7f7", AddressKind::Usual)]
+#[case("2001:db8::5efe:169.254.169.254", AddressKind::LinkLocal)]
+#[case("2001:db8::200:5efe:127.0.0.1", AddressKind::Loopback)]
+#[case("fe80::5efe:8.8.8.8", AddressKind::LinkLocal)]
 #[case("fe80::1", AddressKind::LinkLocal)]
 #[case("febf::1", AddressKind::LinkLocal)]
 #[case("fec0::1", AddressKind::Usual)]
@@ -111,6 +135,30 @@ fn listed_host_fits_itself_alone(#[case] listed: &str, #[case] address: &str, #[
 #[case("2001:db8::1", AddressKind::Usual)]
 fn address_is_judged_also_within_another(#[case] text: &str, #[case] kind: AddressKind) {
     assert_eq!(judge_address(text.parse().unwrap()), kind);
+}
+
+#[rstest]
+#[case::of_a_name_that_lies("169.254.169.254:80", true, Err(AddressKind::LinkLocal))]
+#[case::mapped("[::ffff:169.254.169.254]:80", true, Err(AddressKind::LinkLocal))]
+#[case::with_a_scope("[fe80::1%3]:80", true, Err(AddressKind::LinkLocal))]
+#[case::here("127.0.0.1:80", false, Err(AddressKind::Loopback))]
+#[case::here_mapped("[::ffff:127.0.0.1]:80", false, Err(AddressKind::Loopback))]
+#[case::here_and_listed("127.0.0.1:80", true, Ok(1))]
+#[case::one_of_two("169.254.169.254:80 10.0.0.1:80", false, Ok(1))]
+#[case::nothing("", true, Err(AddressKind::Unspecified))]
+fn addresses_that_a_name_means_are_judged_one_by_one(
+    #[case] found: &str,
+    #[case] may_be_here: bool,
+    #[case] expected: Result<usize, AddressKind>,
+) {
+    let found = found.split_whitespace().map(|text| text.parse().unwrap());
+    let usable = usable_addresses(found, may_be_here);
+    if let Ok(usable) = &usable {
+        let is_refused =
+            |address: &SocketAddr| judge_address(address.ip()) == AddressKind::LinkLocal;
+        assert!(!usable.iter().any(is_refused));
+    }
+    assert_eq!(usable.map(|usable| usable.len()), expected);
 }
 
 proptest! {

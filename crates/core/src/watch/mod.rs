@@ -10,7 +10,9 @@ mod notice;
 mod policy;
 mod prompt;
 
-pub use address::{AddressKind, HostPort, WebAddress, WebAddressError, judge_address};
+pub use address::{
+    AddressKind, HostPort, WebAddress, WebAddressError, judge_address, usable_addresses,
+};
 pub use delivery::{Channel, MOST_TRIES, channels, is_for_people, next_try, wakes};
 pub use event::{EventDraft, EventRecord, EventType, LONGEST_EVENT_TEXT, WatchFacts, summary};
 pub use glimpse::{

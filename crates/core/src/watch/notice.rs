@@ -108,6 +108,12 @@ impl NotifierKind {
         )
     }
 
+    /// The parts of an address of this service that must not be shown also where they stand alone. The topic of ntfy is
+    /// a word that people choose, and hiding it everywhere would spoil other texts.
+    pub fn tokens(self, address: &WebAddress) -> impl Iterator<Item = &str> {
+        address.tokens().filter(move |_| self != NotifierKind::Ntfy)
+    }
+
     /// Whether the answer to a post says that it was taken. Three of the services answer 200 to everything.
     pub fn judge(self, body: &[u8]) -> Result<(), ServiceReply> {
         let keys: &[&str] = match self {

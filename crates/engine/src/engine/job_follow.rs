@@ -28,6 +28,11 @@ const SEARCHED: u64 = 256 * 1024;
 /// Answers in a row that decide nothing, or do not come though the host can be reached, before that is believed.
 const MOST_DOUBTS: u32 = 8;
 
+/// Logins in a row that may break off with our credential shown, and the shortest pause before the next: hosts count
+/// failed logins.
+const MOST_HANG_UPS: u32 = 3;
+const HANG_UP_PAUSE: Duration = Duration::from_secs(1);
+
 /// Where somebody begins to read a log.
 #[derive(Debug, Clone, Copy)]
 pub enum FollowFrom {
@@ -42,6 +47,13 @@ pub enum FollowFrom {
 pub enum FollowPiece {
     /// The next bytes, secrets masked.
     Bytes(Vec<u8>),
+    /// What comes next is not kept any more: the log grew past its bound.
+    Omitted {
+        /// What was held back before that, secrets masked.
+        rest: Vec<u8>,
+        /// How many bytes are missing.
+        bytes: u64,
+    },
     /// It cannot be read for now; what is missing comes when it can.
     Silent(Failure),
     /// There is nothing more for now.
@@ -61,6 +73,13 @@ enum Place {
     At(u64),
 }
 
+/// Where reading begins, and how much was wanted before that but is not kept any more.
+#[derive(Debug, Clone, Copy)]
+struct Begin {
+    byte: u64,
+    missed: u64,
+}
+
 /// Somebody who reads a log.
 pub struct JobFollower<'a> {
     engine: &'a Engine,
@@ -69,6 +88,7 @@ pub struct JobFollower<'a> {
     mask: MaskStream,
     pause: Duration,
     doubts: u32,
+    hang_ups: u32,
 }
 
 impl Engine {
@@ -88,6 +108,7 @@ impl Engine {
             mask: self.mask.stream(),
             pause: FIRST_PAUSE,
             doubts: 0,
+            hang_ups: 0,
         })
     }
 }
@@ -98,7 +119,8 @@ impl JobFollower<'_> {
         let byte = match self.place {
             Place::At(byte) => byte,
             Place::Sought(from) => match self.seek(from).await {
-                Ok(Some(byte)) => byte,
+                Ok(Some(begin)) if begin.missed > 0 => return Ok(self.omit(begin)),
+                Ok(Some(begin)) => begin.byte,
                 Ok(None) => return Ok(self.nothing()),
                 Err(failure) => return self.silent(failure),
             },
@@ -109,9 +131,15 @@ impl JobFollower<'_> {
             Ok(seen) => seen,
             Err(failure) => return self.silent(failure),
         };
+        if let Some(kept) = seen.log.begins_at.filter(|kept| *kept > byte) {
+            return Ok(self.omit(Begin {
+                byte: kept,
+                missed: kept - byte,
+            }));
+        }
         let bytes = seen.log.text;
         if !bytes.is_empty() {
-            (self.pause, self.doubts) = (FIRST_PAUSE, 0);
+            self.heard();
             self.place = Place::At(byte + bytes.len() as u64);
             let mut masked = Vec::with_capacity(bytes.len());
             self.mask.push(&bytes, &mut masked);
@@ -120,7 +148,7 @@ impl JobFollower<'_> {
         match state {
             JobState::Running if seen.log.kind != FileKind::File => Ok(self.without_log()),
             JobState::Running | JobState::Starting | JobState::Unreachable { .. } => {
-                self.doubts = 0;
+                (self.doubts, self.hang_ups) = (0, 0);
                 Ok(self.nothing())
             }
             // A record may be read just when it is written.
@@ -145,10 +173,27 @@ impl JobFollower<'_> {
         }
     }
 
-    /// The byte to begin at; none while only the host knows where the job begins in its log.
-    async fn seek(&mut self, from: FollowFrom) -> Result<Option<u64>, Failure> {
+    /// Goes on behind what is not kept any more. A secret that breaks off there is none.
+    fn omit(&mut self, begin: Begin) -> FollowPiece {
+        self.heard();
+        self.place = Place::At(begin.byte);
+        let rest = self.rest();
+        self.mask = self.engine.mask.stream();
+        FollowPiece::Omitted {
+            rest,
+            bytes: begin.missed,
+        }
+    }
+
+    fn heard(&mut self) {
+        (self.pause, self.doubts, self.hang_ups) = (FIRST_PAUSE, 0, 0);
+    }
+
+    /// Where to begin; none while only the host knows where the job begins in its log.
+    async fn seek(&mut self, from: FollowFrom) -> Result<Option<Begin>, Failure> {
+        let at = |byte| Begin { byte, missed: 0 };
         if let (FollowFrom::Start, Some(offset)) = (from, self.row.attempt.log_offset) {
-            return Ok(Some(offset));
+            return Ok(Some(at(offset)));
         }
         let part = match from {
             FollowFrom::Start => LogPart::Nothing,
@@ -161,11 +206,21 @@ impl JobFollower<'_> {
         }
         let first = offset.unwrap_or(0);
         let FollowFrom::LastLines(lines) = from else {
-            return Ok(Some(first));
+            return Ok(Some(at(first)));
         };
-        let begin = seen.log.size_bytes.unwrap_or(0).saturating_sub(SEARCHED);
-        let skip = crate::run::start_of_last_lines(&seen.log.text, lines) as u64;
-        Ok(Some((begin + skip).max(first)))
+        let log = &seen.log;
+        let end = log.size_bytes.unwrap_or(0).saturating_sub(SEARCHED);
+        let begin = log.begins_at.unwrap_or(end);
+        let skip = crate::run::start_of_last_lines(&log.text, lines) as u64;
+        // The lines may begin before what is kept.
+        let missed = match (log.hole, skip) {
+            (Some(hole), 0) if hole.to() == begin => hole.swallowed(first, begin),
+            _ => 0,
+        };
+        Ok(Some(Begin {
+            byte: (begin + skip).max(first),
+            missed,
+        }))
     }
 
     fn nothing(&mut self) -> FollowPiece {
@@ -187,7 +242,11 @@ impl JobFollower<'_> {
         match patience_with(&failure) {
             Patience::Endless => {}
             Patience::Short if self.doubts < MOST_DOUBTS => self.doubts += 1,
-            Patience::Short | Patience::None => return Err(failure),
+            Patience::Least if self.hang_ups < MOST_HANG_UPS => {
+                self.hang_ups += 1;
+                self.pause = self.pause.max(HANG_UP_PAUSE);
+            }
+            Patience::Short | Patience::Least | Patience::None => return Err(failure),
         }
         self.pause = (self.pause * 2).min(LONGEST_SILENCE);
         Ok(FollowPiece::Silent(failure))
@@ -199,7 +258,7 @@ impl JobFollower<'_> {
         let now = store.job(&self.row.id, &self.row.principal).await?;
         if let Some(now) = now.filter(|now| now.attempt.number > self.row.attempt.number) {
             self.row = now;
-            (self.pause, self.doubts) = (FIRST_PAUSE, 0);
+            self.heard();
             return Ok(FollowPiece::Nothing);
         }
         let is_interrupted = matches!(state, JobState::Lost { .. } | JobState::NotStarted);
@@ -240,6 +299,8 @@ enum Patience {
     Endless,
     /// A few times: the host was reached, or the store was, and something else went wrong.
     Short,
+    /// Fewer still: the login broke off, which may be the link's fault or the host's answer to our credential.
+    Least,
     /// Never: it needs somebody who changes something.
     None,
 }
@@ -247,6 +308,7 @@ enum Patience {
 fn patience_with(failure: &Failure) -> Patience {
     match failure.code {
         _ if failure.retry => Patience::Endless,
+        _ if failure.is_doubtful => Patience::Least,
         Code::Unreachable | Code::LinkLost | Code::TimedOut => Patience::Endless,
         Code::Busy | Code::RemoteRefused | Code::StoreUnavailable | Code::Internal => {
             Patience::Short
@@ -277,5 +339,11 @@ mod tests {
         let mut failure = Failure::new(code, "x");
         failure.retry = retry;
         assert_eq!(patience_with(&failure), expected);
+    }
+
+    #[test]
+    fn follower_tries_a_login_again_that_broke_off_but_not_for_ever() {
+        let failure = Failure::new(Code::AuthFailed, "x").doubtful();
+        assert_eq!(patience_with(&failure), Patience::Least);
     }
 }

@@ -48,16 +48,23 @@ impl Engine {
             None => None,
         };
         let watch = watch.filter(|watch| watch.entry.is_some());
-        if let Ok(own) = &own
-            && (self.may_be_there(place.as_ref(), row, watch.as_ref())
-                || is_surely_there(own.as_ref(), row).await)
-        {
-            return Ok(own.clone());
+        let mut unasked = None;
+        if let Ok(own) = &own {
+            if self.may_be_there(place.as_ref(), row, watch.as_ref()) {
+                return Ok(own.clone());
+            }
+            // A host with another address may have the job all the same, as after a move.
+            match job::is_there(own.as_ref(), row).await {
+                Ok(true) => return Ok(own.clone()),
+                Ok(false) => {}
+                Err(failure) => unasked = Some(failure),
+            }
         }
         match (watch, own) {
             (Some(watch), _) => self.sandbox_of_watch(&watch).await,
             (None, Err(failure)) => Err(failure),
-            (None, Ok(_)) => Err(self.other_host(row)),
+            // Whether it is another host is not known as long as it cannot be asked.
+            (None, Ok(_)) => Err(unasked.unwrap_or_else(|| self.other_host(row))),
         }
     }
 
@@ -79,11 +86,6 @@ impl Engine {
         Failure::new(Code::NotConfigured, text)
             .hint("use a server whose configuration has that host under this name")
     }
-}
-
-/// Whether a host that has another address than the one of a job has the job all the same, as after a move.
-async fn is_surely_there(sandbox: &dyn Sandbox, row: &JobRow) -> bool {
-    job::is_there(sandbox, row).await.unwrap_or(false)
 }
 
 /// The host that a job was started on, where that is written down.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::job::{
-    FileKind, JobId, JobState, LogPart, MOST_LOG_BYTES, Observation, SessionName,
+    FileKind, Hole, JobId, JobState, LogPart, MOST_LOG_BYTES, Observation, SessionName,
 };
 use remote_sandbox_core::output::{Pattern, clean_text};
 
@@ -104,8 +104,8 @@ struct Brought<'a> {
     /// How many bytes the log has in all.
     total: u64,
     bytes: &'a [u8],
-    /// Bytes that were asked for but are not kept.
-    missing: u64,
+    /// The part of the log that is not kept any more.
+    hole: Option<Hole>,
 }
 
 /// A task that is looked at.
@@ -201,7 +201,7 @@ impl Engine {
     ) -> Result<JobReport, Failure> {
         let most = window(wanted, wait_for);
         let part = match wanted.position {
-            ReadingPosition::Since(byte) => LogPart::Kept { byte, most },
+            ReadingPosition::Since(byte) => LogPart::Since { byte, most },
             ReadingPosition::LastLines(_) => LogPart::Last(most),
         };
         match found {
@@ -304,10 +304,15 @@ impl Engine {
         if let ReadingPosition::LastLines(_) = wanted.position {
             brought = brought.since(begin);
         }
-        let missing = brought.missing;
         let (bytes, total) = (brought.bytes, brought.total);
         let mut reading = shown(bytes, brought.from, total, wanted, &self.mask);
-        reading.missing = missing;
+        reading.missing = match (brought.hole, wanted.position) {
+            (None, _) => 0,
+            (Some(hole), ReadingPosition::Since(byte)) => hole.swallowed(byte, brought.from),
+            // There may be more of the lines that were asked for, but before it.
+            (Some(hole), _) if reading.from == hole.to() => hole.swallowed(begin, hole.to()),
+            (Some(_), _) => 0,
+        };
         reading
     }
 }
@@ -335,10 +340,7 @@ fn brought<'a>(
         from,
         total,
         bytes: &log.text,
-        missing: match wanted.position {
-            ReadingPosition::Since(_) => from.saturating_sub(asked),
-            ReadingPosition::LastLines(_) => 0,
-        },
+        hole: log.hole,
     }
 }
 
@@ -359,8 +361,10 @@ impl Brought<'_> {
         let end = self.from + self.bytes.len() as u64;
         let line = self.bytes.iter().rposition(|&byte| byte == b'\n');
         let line = line.map_or(0, |at| at + 1);
-        let next = match self.bytes.len() - line {
-            length if length <= LONGEST_LINE => self.from + line as u64,
+        let next = match self.hole {
+            // The rest of that line is gone.
+            Some(hole) if hole.from() == end => hole.to(),
+            _ if self.bytes.len() - line <= LONGEST_LINE => self.from + line as u64,
             _ => end,
         };
         Searched {

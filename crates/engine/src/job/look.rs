@@ -214,7 +214,7 @@ pub(crate) async fn settle(
     };
     // A resume is sent again by the watchdog that decided it, not made void by whoever looks.
     if verdict.state == JobState::Starting
-        && is_abandoned(&row)
+        && is_abandoned(store, &row)
         && !store.is_resuming(&row.id).await?
     {
         match bar(sandbox, &row).await? {
@@ -240,10 +240,17 @@ pub(crate) async fn settle(
 }
 
 /// Whether whoever wrote a start down cannot be about to carry it out.
-pub(crate) fn is_abandoned(row: &JobRow) -> bool {
+pub(crate) fn is_abandoned(store: &Store, row: &JobRow) -> bool {
     let age = clock::wall().saturating_sub(row.attempt.created);
-    let is_gone = |starter| !is_alive(starter);
-    age > START_GRACE || row.attempt.starter.as_ref().is_some_and(is_gone)
+    match &row.attempt.starter {
+        None => age > START_GRACE,
+        Some(starter) if !is_alive(starter) => true,
+        // It was not long ago when only the clock says so: that may have been set since.
+        Some(_) => {
+            let known = store.start_seen_for(&row.id, row.attempt.number);
+            age.min(known) > START_GRACE
+        }
+    }
 }
 
 /// Makes sure that an attempt which has not begun never does.
@@ -297,4 +304,37 @@ async fn note(
         *row = now;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::store::{NewJob, testing};
+    use crate::transfer::process::own_mark;
+
+    #[tokio::test]
+    async fn start_of_a_process_that_lives_is_not_given_up_because_the_clock_was_set() {
+        let folder = TempDir::new().unwrap();
+        let store = Store::open(folder.path()).await.unwrap();
+        let new = NewJob {
+            starter: own_mark(),
+            ..testing::new_job(1)
+        };
+        let mut row = store.begin_job(new).await.unwrap();
+        row.attempt.created = Duration::ZERO;
+        tokio::time::pause();
+        assert!(!is_abandoned(&store, &row));
+        tokio::time::advance(START_GRACE * 2).await;
+        assert!(is_abandoned(&store, &row), "in truth it is long ago");
+        row.attempt.created = clock::wall();
+        assert!(!is_abandoned(&store, &row), "the clock was set back");
+        row.attempt.starter = Some(crate::store::ProcessMark {
+            pid: 0,
+            start: 0,
+            boot: String::new(),
+        });
+        assert!(is_abandoned(&store, &row), "nobody is there");
+    }
 }

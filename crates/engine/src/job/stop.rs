@@ -19,6 +19,7 @@ pub(crate) async fn stop(
     sandbox: &dyn Sandbox,
     row: &mut JobRow,
 ) -> Result<StopVerdict, Failure> {
+    let was_asked = row.attempt.is_stop_asked;
     if !row.attempt.state.is_terminal() {
         store.note_stop_asked(&row.id, row.attempt.number).await?;
         row.attempt.is_stop_asked = true;
@@ -29,6 +30,19 @@ pub(crate) async fn stop(
         None => stop_script(&target(row), &mark),
     };
     let answer = sandbox.ask(script, STOP_LIMIT).await?;
-    parse_stop(&mark, &answer)
-        .ok_or_else(|| wordless(&row.sandbox, "it did not say what became of the processes"))
+    let verdict = parse_stop(&mark, &answer);
+    let verdict = verdict
+        .ok_or_else(|| wordless(&row.sandbox, "it did not say what became of the processes"))?;
+    // Nothing was done: what ends it later is something else, and must not be told as this.
+    if matches!(
+        verdict,
+        StopVerdict::Elsewhere { .. } | StopVerdict::NotOurs
+    ) && !was_asked
+    {
+        store
+            .note_stop_withdrawn(&row.id, row.attempt.number)
+            .await?;
+        row.attempt.is_stop_asked = false;
+    }
+    Ok(verdict)
 }

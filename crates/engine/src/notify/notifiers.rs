@@ -23,6 +23,9 @@ pub(super) async fn deliver(
     })?;
     // The token stands alone in what a service may answer.
     settings.mask.learn(address.target());
+    for token in notifier.kind.tokens(&address) {
+        settings.mask.learn(token);
+    }
     let secret = match &notifier.secret {
         Some(source) => Some(settings.keeper.reveal("secret", source).await?),
         None => None,

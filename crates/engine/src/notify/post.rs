@@ -10,7 +10,7 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
 use hyper::{Request, body::Bytes};
 use hyper_util::rt::TokioIo;
 use remote_sandbox_core::secret::Secret;
-use remote_sandbox_core::watch::{AddressKind, WebAddress, judge_address};
+use remote_sandbox_core::watch::{WebAddress, usable_addresses};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -94,22 +94,12 @@ impl Post<'_> {
             host: self.host(),
             source,
         })?;
-        let mut refused = AddressKind::Unspecified;
-        let mut usable = Vec::new();
-        for address in found {
-            match judge_address(address.ip()) {
-                AddressKind::Usual => usable.push(address),
-                AddressKind::Loopback if self.may_be_here => usable.push(address),
-                kind => refused = kind,
-            }
-        }
+        let usable = usable_addresses(found, self.may_be_here);
+        let mut usable = usable.map_err(|kind| DeliveryError::Refused {
+            host: self.host(),
+            kind,
+        })?;
         usable.truncate(MOST_ADDRESSES);
-        if usable.is_empty() {
-            return Err(DeliveryError::Refused {
-                host: self.host(),
-                kind: refused,
-            });
-        }
         Ok(usable)
     }
 

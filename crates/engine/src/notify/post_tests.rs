@@ -324,13 +324,13 @@ async fn ntfy_is_told_with_its_access_token() {
     "dingtalk",
     "/robot/send?access_token=t0ken-t0ken",
     r#"{"errcode":0}"#,
-    r#"{"errcode":310000,"errmsg":"bad"}"#
+    r#"{"errcode":310000,"errmsg":"bad t0ken-t0ken"}"#
 )]
 #[case(
     "wecom",
     "/cgi-bin/webhook/send?key=t0ken-t0ken",
     r#"{"errcode":0}"#,
-    r#"{"errcode":93000,"errmsg":"bad"}"#
+    r#"{"errcode":93000,"errmsg":"bad key t0ken-t0ken"}"#
 )]
 #[tokio::test]
 async fn service_that_answers_200_is_asked_what_it_means(
@@ -346,6 +346,8 @@ async fn service_that_answers_200_is_asked_what_it_means(
     let error = notify(&notifier(kind, &web, path, "")).await.unwrap_err();
     assert!(matches!(error, DeliveryError::Service { .. }), "{error:?}");
     assert!(!error.is_permanent());
+    // The service repeats the token alone.
+    assert!(!said(&error).contains("t0ken"), "{}", said(&error));
 }
 
 #[tokio::test]

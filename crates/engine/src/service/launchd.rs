@@ -8,15 +8,18 @@ use remote_sandbox_core::service::{
 };
 
 use super::{Begun, Service, ServiceError, Start, files};
-use crate::fsio;
+use crate::{clock, fsio};
 
 const PROGRAM: &str = "launchctl";
 
 /// launchd refuses an agent for a moment after the one of the same name was taken away.
 const MOST_ATTEMPTS: usize = 6;
 
-/// The pause between two attempts.
+/// The pause between two attempts, and between two looks.
 const PAUSE: Duration = Duration::from_millis(300);
+
+/// How long an agent that is taken away may take to end: launchd itself kills it after 20 s.
+const END_LIMIT: Duration = Duration::from_secs(25);
 
 impl Service {
     pub(super) fn plist_path(&self) -> PathBuf {
@@ -52,10 +55,12 @@ impl Service {
         // launchd would make it for everybody to read.
         files::open_log(&self.state)?;
         let is_new = files::write_definition(&self.plist_path(), &plist(service))?;
+        let target = self.target();
         if start == Start::Later {
+            // One that was disabled once would not begin with the next login either; where nobody can be told, it was not.
+            let _ = self.ask(PROGRAM, &["enable", &target]).await;
             return Ok(Begun::nothing(false));
         }
-        let target = self.target();
         let mut ran_before = false;
         if let Some(state) = self.launchd_state().await? {
             ran_before = state.is_running();
@@ -100,14 +105,43 @@ impl Service {
         }
     }
 
+    /// Has launchd forget the agent, and waits until it has: before that it takes no other of the same name.
     async fn unload_agent(&self) -> Result<(), ServiceError> {
         let said = self.ask(PROGRAM, &["bootout", &self.target()]).await?;
-        if said.output_of_success().is_none() {
-            let path = self.plist_path();
-            let path = path.to_string_lossy();
-            self.ask(PROGRAM, &["unload", &path]).await?.or_refused()?;
+        // It may say that it failed because the agent is still ending.
+        let limit = match said.output_of_success() {
+            Some(_) => END_LIMIT,
+            None => PAUSE,
+        };
+        if self.is_forgotten_within(limit).await? {
+            return Ok(());
         }
-        Ok(())
+        let path = self.plist_path();
+        let path = path.to_string_lossy();
+        let said = self.ask(PROGRAM, &["unload", &path]).await?;
+        match self.is_forgotten_within(END_LIMIT).await? {
+            true => Ok(()),
+            false => {
+                said.or_refused()?;
+                Err(ServiceError::Refused {
+                    command: format!("{PROGRAM} unload"),
+                    said: "the agent is still known afterwards".to_owned(),
+                })
+            }
+        }
+    }
+
+    async fn is_forgotten_within(&self, limit: Duration) -> Result<bool, ServiceError> {
+        let begun = clock::instant();
+        loop {
+            if self.launchd_state().await?.is_none() {
+                return Ok(true);
+            }
+            if begun.elapsed() >= limit {
+                return Ok(false);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     /// Takes the agent away; says whether there was one.

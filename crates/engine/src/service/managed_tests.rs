@@ -258,6 +258,24 @@ async fn launchd_is_told_again_when_the_agent_changes() {
     );
 }
 
+#[rstest]
+#[case::says_well_and_takes_its_time("slow-end")]
+#[case::says_that_it_is_in_progress("ending")]
+#[tokio::test]
+async fn launchd_is_told_of_a_changed_agent_only_when_the_old_one_has_ended(#[case] way: &str) {
+    let stage = Stage::new(Platform::MacOs);
+    stage.service().install(true).await.unwrap();
+    stage.set(way);
+    stage.calls();
+    let config = stage.home.join("config.toml");
+    let changed = stage.service_with(Some(&config));
+    let report = changed.install(true).await.unwrap();
+    assert_eq!((report.kind, report.started), (ServiceKind::Launchd, true));
+    let calls = stage.calls();
+    let count = |words: &str| calls.iter().filter(|call| call.contains(words)).count();
+    assert_eq!((count("bootstrap"), count("unload")), (1, 0), "{calls:?}");
+}
+
 #[tokio::test]
 async fn launchd_that_is_still_busy_is_asked_again() {
     let stage = Stage::new(Platform::MacOs);
@@ -298,7 +316,9 @@ async fn launchd_starts_nothing_when_that_is_for_later() {
     let stage = Stage::new(Platform::MacOs);
     let report = stage.service().install(false).await.unwrap();
     assert!(!report.started && report.file.unwrap().exists());
-    assert_eq!(stage.calls(), Vec::<String>::new());
+    // Otherwise one that somebody disabled would not begin with the next login.
+    let enabled = launchctl(&format!("enable {}/LABEL", gui()));
+    assert_eq!(stage.calls(), [enabled]);
     let status = stage.service().status().await.unwrap();
     assert!(status.installed && !status.running && !status.loaded);
     assert!(status.hint.unwrap().contains("watchdog install"));

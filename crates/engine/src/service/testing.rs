@@ -41,15 +41,20 @@ esac
 const LAUNCHCTL: &str = "\
 case \"$*\" in
 'print gui/'*)
+  if [ -f ending ]; then sed -i 1d ending; [ -s ending ] || rm -f ending active; fi
   [ -f active ] || { echo 'Could not find service' >&2; exit 113; }
   printf 'x = {\\n\\tstate = running\\n\\tpid = 4242\\n}\\n';;
 list*) [ -f loaded ] || exit 113; printf '{\\n\\t\"PID\" = 77;\\n};\\n';;
 'enable gui/'*) ;;
 'bootstrap gui/'*)
   [ -f no-bootstrap ] && { echo 'Bootstrap failed: 5: Input/output error' >&2; exit 5; }
+  [ -f active ] && { echo 'Bootstrap failed: 37: Operation already in progress' >&2; exit 37; }
   [ -s busy ] && { sed -i 1d busy; echo 'Bootstrap failed: 5: Input/output error' >&2; exit 5; }
   touch active;;
-'bootout gui/'*) rm -f active;;
+'bootout gui/'*)
+  [ -s ending ] && { echo 'Boot-out failed: 36: Operation now in progress' >&2; exit 36; }
+  [ -f slow-end ] && { mv slow-end ending; exit 0; }
+  rm -f active;;
 'kickstart -k gui/'*) ;;
 'load -w '*) [ -f no-load ] || touch loaded;;
 'unload '*) rm -f loaded;;

@@ -165,6 +165,17 @@ pub enum DialError {
 }
 
 impl DialError {
+    /// Whether the connection ended just when a credential was shown: the host hung up, or the link was cut.
+    pub(crate) fn is_hang_up(&self) -> bool {
+        match self {
+            DialError::Auth(AuthError::HungUp { .. } | AuthError::Protocol { .. }) => true,
+            DialError::Hop { source, .. } | DialError::Complaint { source, .. } => {
+                source.is_hang_up()
+            }
+            _ => false,
+        }
+    }
+
     /// Whether a host knows us and will not have us; asking again by ourselves would be a loop.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {

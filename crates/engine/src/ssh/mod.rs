@@ -152,7 +152,11 @@ impl SshSandbox {
             PoolError::Dial(dial) | PoolError::Paused { error: dial, .. } => {
                 let (code, hint, retry) = judge_dial(dial);
                 let failure = self.failure(code, error).hint(hint);
-                if retry { failure.retry() } else { failure }
+                match retry {
+                    true => failure.retry(),
+                    false if dial.is_hang_up() => failure.doubtful(),
+                    false => failure,
+                }
             }
             PoolError::Channel(_) => self
                 .failure(Code::RemoteRefused, error)

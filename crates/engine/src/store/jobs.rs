@@ -313,6 +313,22 @@ impl Store {
         .await
     }
 
+    /// Notes that the wish to end an attempt has come to nothing, for certain.
+    pub async fn note_stop_withdrawn(
+        &self,
+        id: &JobId,
+        number: AttemptNumber,
+    ) -> Result<(), StoreError> {
+        let id = id.to_string();
+        let change = "UPDATE attempts SET is_stop_asked = 0
+            WHERE job = ?1 AND number = ?2 AND ended IS NULL";
+        self.commit(move |transaction| {
+            transaction.execute(change, params![id, number.get()])?;
+            Ok(())
+        })
+        .await
+    }
+
     /// Notes that nobody is about to carry out a start any more.
     pub async fn note_starter_gone(
         &self,

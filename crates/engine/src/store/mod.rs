@@ -17,6 +17,7 @@ mod package;
 mod place;
 mod registering;
 mod schema;
+mod starts;
 mod transfers;
 mod upkeep;
 mod watched;
@@ -57,6 +58,7 @@ pub struct Store {
 struct Shared {
     folder: PathBuf,
     slot: Mutex<Slot>,
+    starts: starts::Starts,
 }
 
 #[derive(Debug, Default)]
@@ -73,6 +75,7 @@ impl Store {
             shared: Arc::new(Shared {
                 folder: state_dir.to_owned(),
                 slot: Mutex::default(),
+                starts: starts::Starts::default(),
             }),
         }
     }

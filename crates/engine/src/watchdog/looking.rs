@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::job::{
-    Alarm, JobSpecError, JobState, LogPart, Look, MOST_SEARCHED_BYTES, Observation, UnknownReason,
-    WatchSight, alarms_in,
+    Alarm, FileSight, JobSpecError, JobState, LogPart, LogSight, Look, MOST_SEARCHED_BYTES,
+    Observation, UnknownReason, WatchSight, alarms_in,
 };
 use remote_sandbox_core::output::clean_text;
 use remote_sandbox_core::secret::Mask;
@@ -48,6 +48,8 @@ struct Reading {
     from: u64,
     /// What was kept of the log up to there.
     kept: String,
+    /// How much before there was given back to the disk before it could be read.
+    missed: u64,
     text: Vec<u8>,
     observation: Observation,
     state: JobState,
@@ -149,7 +151,8 @@ async fn read(
         }
     };
     let size = observation.log.size_bytes.unwrap_or(0);
-    let from = read_from(task).unwrap_or_else(|| size.saturating_sub(FIRST_PART));
+    let asked = read_from(task).unwrap_or_else(|| size.saturating_sub(FIRST_PART));
+    let from = observation.log.begins_at.unwrap_or(asked);
     let kept = match task.watch.scanned_to {
         Some(_) if task.job.is_some() => task.watch.last_log_tail.clone().unwrap_or_default(),
         _ => String::new(),
@@ -157,12 +160,18 @@ async fn read(
     let text = std::mem::take(&mut observation.log.text);
     Ok(Reading {
         alarms: alarms_in(&text),
+        missed: swallowed(&observation.log, asked, from),
         from,
         kept,
         text,
         observation,
         state,
     })
+}
+
+/// How many bytes between these two are not kept any more.
+fn swallowed(log: &FileSight, begin: u64, end: u64) -> u64 {
+    log.hole.map_or(0, |hole| hole.swallowed(begin, end))
 }
 
 /// How long reading more of logs may take.
@@ -201,7 +210,7 @@ async fn read_more(
         for ((place, byte, _), observation) in some.iter().zip(observations) {
             if let (Some(Ok(reading)), Some(more)) = (readings.get_mut(*place), observation) {
                 reading.alarms.extend(alarms_in(&more.gap_text));
-                reading.take_more(*byte, more.log.text);
+                reading.take_more(*byte, more.log);
             }
         }
     }
@@ -219,22 +228,36 @@ fn over_gap(look: Look, begin: u64, end: u64) -> Look {
 }
 
 impl Reading {
-    fn take_more(&mut self, byte: u64, more: Vec<u8>) {
-        self.alarms.extend(alarms_in(&more));
-        if byte == self.from + self.text.len() as u64 {
-            self.text.extend(more);
+    fn take_more(&mut self, byte: u64, more: FileSight) {
+        self.alarms.extend(alarms_in(&more.text));
+        let read = self.from + self.text.len() as u64;
+        let byte = more.begins_at.unwrap_or(byte);
+        self.missed += swallowed(&more, read, byte);
+        if byte == read {
+            self.text.extend(more.text);
         } else {
             // Between the two lies what was only searched, or the old log is gone.
             self.kept.clear();
             self.from = byte;
-            self.text = more;
+            self.text = more.text;
+        }
+    }
+
+    /// The end of the log. Where a part is missing before what is new, nothing is joined to it, and that is said.
+    fn tail(&self, new: &str, lines: u32) -> String {
+        match self.missed {
+            0 => joined_tail(&self.kept, new, lines),
+            missed => {
+                let words = format!("[{missed} bytes of this log are not kept any more]\n");
+                joined_tail("", &(words + new), lines)
+            }
         }
     }
 
     fn glimpse(mut self, watch: &WatchRow, mask: &Mask) -> Glimpse {
         let order = &watch.order;
         let clean = |bytes: &[u8]| clean_text(&mask.mask_bytes(bytes));
-        let tail = joined_tail(&self.kept, &clean(&self.text), order.max_log_lines);
+        let tail = self.tail(&clean(&self.text), order.max_log_lines);
         let sight = self.observation.checkpoint.as_ref();
         let checkpoint = checkpoint_glimpse(sight, order.checkpoint_format, CHECKPOINT_BYTES);
         if checkpoint.is_unreadable {
@@ -256,8 +279,11 @@ impl Reading {
             exit_code: exit_code(&self.state, watch.job.is_some()),
             sight: WatchSight {
                 state: self.state,
-                log_size: log.size_bytes,
-                log_age_s: log.age_s,
+                log: LogSight {
+                    size: log.size_bytes,
+                    written: log.written,
+                },
+                host_now: self.observation.host_now,
                 alarms: self.alarms,
             },
             parts: SeenParts {

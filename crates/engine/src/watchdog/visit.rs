@@ -14,7 +14,7 @@ use super::{Held, HostKey, Made, Watchdog, locked};
 use crate::clock;
 use crate::job;
 use crate::sandbox::Sandbox;
-use crate::store::{WatchId, WatchedTask};
+use crate::store::{Store, WatchId, WatchedTask};
 
 /// Most tasks that one script looks at: what it says must fit into what is kept of an answer.
 const MOST_LOOKS: usize = 200;
@@ -85,8 +85,10 @@ impl Watchdog {
             let input = WatchInput::Unreachable;
             return self.note_failure(held, &tasks, &input, failure).await;
         }
-        let (unfinished, tasks): (Vec<_>, Vec<_>) = tasks.into_iter().partition(is_unfinished);
         let store = self.store();
+        let (unfinished, tasks): (Vec<_>, Vec<_>) = tasks
+            .into_iter()
+            .partition(|task| is_unfinished(store, task));
         match look_at_all(store, sandbox.as_ref(), self.engine.mask(), &tasks).await {
             Ok(seen) => self.follow(held, &sandbox, tasks, seen).await,
             Err(failure) => {
@@ -196,12 +198,11 @@ impl Watchdog {
 
 /// Whether a resume was decided and written down by somebody who is not about to carry it out any more: it is sent
 /// again, and the host carries out one of the sendings.
-fn is_unfinished(task: &WatchedTask) -> bool {
+fn is_unfinished(store: &Store, task: &WatchedTask) -> bool {
     task.watch.history.phase == Phase::Resuming
-        && task
-            .job
-            .as_ref()
-            .is_some_and(|job| job.attempt.state == JobState::Starting && job::is_abandoned(job))
+        && task.job.as_ref().is_some_and(|job| {
+            job.attempt.state == JobState::Starting && job::is_abandoned(store, job)
+        })
 }
 
 /// Whether a failure is that of the host, and not only of one task there.

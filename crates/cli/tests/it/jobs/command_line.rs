@@ -155,6 +155,69 @@ async fn logs_follow_when_the_link_is_lost_while_a_job_is_adopted() {
     assert_followed(&followed, log.as_bytes(), "exited 0");
 }
 
+/// After how many bytes to the host a login is cut when it has been shown the key, and nothing more.
+fn bytes_to_the_key(person: &Person, proxy: &FaultProxy) -> u64 {
+    let (mut low, mut high) = (100, 12_000);
+    while high - low > 8 {
+        let middle = u64::midpoint(low, high);
+        proxy.cut_each_after(Some(middle), Direction::ToServer);
+        let words = ["exec", "box", "--", "true"];
+        let output = person.command_via(proxy.port(), &words).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if said.contains("closed the connection when") {
+            return middle;
+        }
+        let is_early = ["banner", "key exchange", "during the login"];
+        match is_early.iter().any(|word| said.contains(word)) {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    panic!("no cut leaves a login at its key");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_follow_when_a_login_is_cut_just_when_the_key_is_shown() {
+    let person = Person::new();
+    let proxy = FaultProxy::start(person.host.sshd.port()).await;
+    let cut = bytes_to_the_key(&person, &proxy);
+    proxy.cut_each_after(None, Direction::ToServer);
+    let words = ["job", "start", "box", "--json", "--no-watch", "--", LINES];
+    let job = person.command_via(proxy.port(), &words).output().unwrap();
+    let job: Value = serde_json::from_slice(&job.stdout).unwrap();
+    let id = job["task_id"].as_str().unwrap().to_owned();
+    let words = ["job", "logs", "-f", &id];
+    // The first login of all, and one after a connection that was good.
+    proxy.cut_each_after(Some(cut), Direction::ToServer);
+    let dials = proxy.connections();
+    let first = Beside::start(person.command_via(proxy.port(), &words));
+    assert!(wait_until(LIMIT, || proxy.connections() > dials).await);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    proxy.cut_each_after(None, Direction::ToServer);
+    let second = Beside::start(person.command_via(proxy.port(), &words));
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    proxy.cut_each_after(Some(cut), Direction::ToServer);
+    let dials = proxy.connections();
+    proxy.close_all();
+    assert!(wait_until(LIMIT, || proxy.connections() > dials).await);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    proxy.cut_each_after(None, Direction::ToServer);
+    let mut log: String = (1..=40).map(|n| format!("line {n}\n")).collect();
+    log.push_str("EXIT_CODE=0\n");
+    assert_followed(&second.end().await, log.as_bytes(), "exited 0");
+    assert_followed(&first.end().await, log.as_bytes(), "exited 0");
+    // A host that always hangs up there may mean it, and counts.
+    proxy.cut_each_after(Some(cut), Direction::ToServer);
+    let dials = proxy.connections();
+    let refused = Beside::start(person.command_via(proxy.port(), &words));
+    let refused = refused.end().await;
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success(), "{said}");
+    assert!(said.contains("closed the connection when"), "{said}");
+    let dials = proxy.connections() - dials;
+    assert!((2..=4).contains(&dials), "{dials} dials: {said}");
+}
+
 #[test]
 fn job_of_the_command_line_is_watched_as_one_of_the_tool_is() {
     let person = Person::new();

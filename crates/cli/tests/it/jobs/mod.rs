@@ -4,6 +4,7 @@ mod beside;
 mod command_line;
 mod commands;
 mod faults;
+mod holes;
 mod leftovers;
 mod life;
 mod local;
@@ -20,7 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use remote_sandbox_testkit::mcp::{McpClient, ToolReply};
-use remote_sandbox_testkit::{Sshd, process};
+use remote_sandbox_testkit::{Sshd, SshdBuilder, process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -37,13 +38,16 @@ pub(super) struct Host {
 
 impl Host {
     pub(super) fn start() -> Self {
+        Self::start_with(Sshd::builder())
+    }
+
+    /// The same with an sshd that is special.
+    pub(super) fn start_with(builder: SshdBuilder) -> Self {
         // Short, for a socket has its name.
         let tmux = TempDir::with_prefix_in("tm-", "/tmp").unwrap();
         let folder = tmux.path().to_str().unwrap();
         Host {
-            sshd: Sshd::builder()
-                .session_environment("TMUX_TMPDIR", folder)
-                .start(),
+            sshd: builder.session_environment("TMUX_TMPDIR", folder).start(),
             tmux,
         }
     }

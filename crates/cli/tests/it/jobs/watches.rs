@@ -29,7 +29,7 @@ pub(super) async fn advanced(sandboxes: &[Value], more: &[(&str, &str)]) -> McpC
 }
 
 /// A watchdog that looks once at what is due; it knows nothing of the server's configuration.
-fn look_once(home: &Path) -> Output {
+pub(super) fn look_once(home: &Path) -> Output {
     let output = Command::new(program())
         .args(["watchdog", "run", "--once", "--lease", "3"])
         .env_clear()
@@ -44,7 +44,7 @@ fn look_once(home: &Path) -> Output {
     output
 }
 
-async fn call(client: &McpClient, tool: &str, arguments: Value) -> Value {
+pub(super) async fn call(client: &McpClient, tool: &str, arguments: Value) -> Value {
     let reply = client.call_tool(tool, arguments).await;
     assert!(!reply.is_error, "{tool}: {}", reply.text);
     reply.json

@@ -17,14 +17,14 @@ use crate::jobs::{Host, end_of, started};
 use crate::support::{builder, entry, ready, serve};
 
 /// A clock that the test sets, for programs that are started with its variables.
-struct Clock {
+pub(super) struct Clock {
     folder: TempDir,
     library: PathBuf,
 }
 
 impl Clock {
     /// None, and a printed reason, where there is no libfaketime.
-    fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         let places = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
         let library = places
             .map(|place| place.path().join("faketime/libfaketimeMT.so.1"))
@@ -44,7 +44,7 @@ impl Clock {
     }
 
     /// Sets it, in the words of libfaketime; it goes on from there.
-    fn set(&self, words: &str) {
+    pub(super) fn set(&self, words: &str) {
         let new = self.folder.path().join("new");
         fs::write(&new, format!("{words}\n")).unwrap();
         fs::rename(new, self.file()).unwrap();
@@ -64,21 +64,38 @@ impl Clock {
     }
 
     fn dog(&self, home: &Path) -> Dog {
+        self.dog_with(home, &[])
+    }
+
+    /// A watchdog with this clock and more variables.
+    pub(super) fn dog_with(&self, home: &Path, more: &[(&str, &str)]) -> Dog {
         let variables = self.variables();
-        let variables: Vec<(&str, &str)> = variables
+        let variables = variables
             .iter()
-            .map(|(name, value)| (*name, value.as_str()))
-            .collect();
+            .map(|(name, value)| (*name, value.as_str()));
+        let variables: Vec<(&str, &str)> = variables.chain(more.iter().copied()).collect();
         Dog::start_with(home, &["-v"], &variables)
+    }
+
+    /// A host whose sessions have this clock and more variables.
+    pub(super) fn host_with(&self, more: &[(&str, &str)]) -> Host {
+        let mut builder = Sshd::builder();
+        for (name, value) in self.variables() {
+            builder = builder.session_environment(name, &value);
+        }
+        for (name, value) in more {
+            builder = builder.session_environment(name, value);
+        }
+        Host::start_with(builder)
     }
 }
 
-fn works(dog: &Dog) -> bool {
+pub(super) fn works(dog: &Dog) -> bool {
     dog.log().contains("the watchdog works")
 }
 
 /// When the watchdog last looked at its only watch, by its own clock, in milliseconds.
-fn last_look(home: &Path) -> i64 {
+pub(super) fn last_look(home: &Path) -> i64 {
     let rows = rows_of(
         home,
         "SELECT cast(coalesce(last_checked, 0) AS text) FROM watches",
@@ -198,7 +215,7 @@ async fn f44_host_whose_clock_is_off_by_years_runs_jobs_and_alarms_nobody(#[case
         "date +%Y; until [ -e {} ]; do sleep 0.3; done; exit 5",
         gate.display()
     );
-    let more = json!({"interval_s": 1, "ensure_watchdog": false, "notify_local": false});
+    let more = json!({"interval_s": 1, "stall_after_s": 600, "ensure_watchdog": false, "notify_local": false});
     let job = started(&client, &command, more).await;
     let dog = Dog::start(client.home());
     assert!(

@@ -15,13 +15,13 @@ use crate::jobs::{Host, started};
 use crate::support::{builder, entry, program, ready};
 
 /// A home whose watchdog is ended whatever becomes of the test, and a search path without a service manager.
-struct Home {
+pub(super) struct Home {
     folder: TempDir,
     path: String,
 }
 
 impl Home {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let folder = TempDir::with_prefix("detached-").unwrap();
         let programs = folder.path().join("programs");
         fs::create_dir(&programs).unwrap();
@@ -34,12 +34,17 @@ impl Home {
         Home { folder, path }
     }
 
-    fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         self.folder.path()
     }
 
+    /// A search path without a service manager.
+    pub(super) fn search_path(&self) -> &str {
+        &self.path
+    }
+
     /// The watchdogs that run from this home: theirs is a copy of the program in it.
-    fn dogs(&self) -> Vec<u32> {
+    pub(super) fn dogs(&self) -> Vec<u32> {
         let here = self.path().display().to_string();
         let mut dogs = process::with_command_line("watchdog run");
         dogs.retain(|pid| process::command_line(*pid).is_some_and(|line| line.starts_with(&here)));
