@@ -49,7 +49,7 @@ class SyncBench(Bench):
         made: dict[str, Callable[[], Copier]] = {
             OURS: lambda: SyncServer(OURS, options.binary, world, hosts, self.folder),
             PACKAGE: lambda: SyncServer(PACKAGE, options.package, world, hosts, self.folder),
-            RSYNC: lambda: Rsync(RSYNC, world, hosts, True, *(["--no-whole-file"] if row == "edited" else [])),
+            RSYNC: lambda: Rsync(RSYNC, world, hosts, True, *(["--no-whole-file"] if row in ("edited", "inserted") else [])),
             RSYNC_NEW: lambda: Rsync(RSYNC_NEW, world, hosts, False),
             RSYNC_PACKED: lambda: Rsync(RSYNC_PACKED, world, hosts, True, "-z"),
             SCP: lambda: Scp(SCP, world, hosts, shared=False),
@@ -156,15 +156,29 @@ def measure_same(bench: SyncBench, link: str, row: str, one: Copier) -> None:
 
 
 def measure_edited(bench: SyncBench, link: str) -> None:
+    measure_edits(bench, link, "edited", trees.edit_large)
+
+
+def measure_inserted(bench: SyncBench, link: str) -> None:
+    def edit(folder: pathlib.Path, seed: int) -> None:
+        trees.edit_large(folder, seed)
+        trees.insert_into_large(folder, seed)
+
+    measure_edits(bench, link, "inserted", edit)
+
+
+def measure_edits(bench: SyncBench, link: str, row: str, edit: Callable[[pathlib.Path, int], None]) -> None:
     """The host has what the round before left there."""
+    trees.remove(bench.source)
     trees.make_large(bench.source, LARGE_BYTES)
-    with bench.copiers(link, "edited", OURS, RSYNC) as copiers:
+    with bench.copiers(link, row, OURS, RSYNC) as copiers:
         for one in copiers:
+            trees.remove(bench.there(one))
             shutil.copytree(bench.source, bench.there(one))
         for round_number in range(bench.options.rounds):
-            trees.edit_large(bench.source, round_number)
+            edit(bench.source, round_number)
             for one in in_turn(copiers, round_number):
-                bench.copy("edited", link, one, partial(one.up, bench.source, bench.there(one)), bench.there(one),
+                bench.copy(row, link, one, partial(one.up, bench.source, bench.there(one)), bench.there(one),
                            fresh=False)
 
 
@@ -196,7 +210,8 @@ def measure_growth(bench: SyncBench, link: str) -> None:
 PARTS: list[tuple[str, str, Callable[[SyncBench, str], None]]] = [
     *[(name, link, part) for link in (LOOPBACK, DELAYED) for name, part in (
         ("small", measure_small), ("many", measure_many), ("unchanged", measure_unchanged), ("large", measure_large))],
-    ("hundred", DELAYED, measure_hundred), ("edited", LIMITED, measure_edited), ("text", LIMITED, measure_text),
+    ("hundred", DELAYED, measure_hundred), ("edited", LIMITED, measure_edited),
+    ("inserted", LIMITED, measure_inserted), ("text", LIMITED, measure_text),
     ("growth", LOOPBACK, measure_growth)]
 
 

@@ -41,9 +41,12 @@ ROWS = [
     Row("large_up", "one file of 256 MB, up", "Random bytes in a folder of its own; the target is not there yet.",
         goals=as_scp("large_up")),
     Row("large_down", "one file of 256 MB, down", "The same back, into a new folder.", goals=as_scp("large_down")),
-    Row("edited", "256 MB with 20 edits of 4 kB and one insertion, up",
+    Row("edited", "256 MB with 20 edits of 4 kB, up",
         "The host has the version before the edits; each round edits other places. `rsync` with `--no-whole-file`.",
         goals={LIMITED: against("edited", RSYNC, 1.3, "at most 1.3 x rsync shared")}),
+    Row("inserted", "256 MB with 20 edits of 4 kB and one insertion, up",
+        "As above, and everything behind the insertion has moved.",
+        goals={LIMITED: against("inserted", RSYNC, 1.3, "at most 1.3 x rsync shared")}),
     Row("text", "32 MB of text, up", "Another text each round; the target is not there yet.",
         goals={LIMITED: Goal(0, "")}),
 ]

@@ -43,14 +43,21 @@ def make_text(folder: pathlib.Path, size: int, seed: int) -> None:
 
 
 def edit_large(folder: pathlib.Path, seed: int) -> None:
-    """Edits in place, and one insertion in the middle half, which moves everything behind it."""
+    """Small edits in place."""
     chosen, path = random.Random(seed), folder / "large"
     size = path.stat().st_size
     with open(path, "r+b") as file:
         for _ in range(EDITS):
             file.seek(chosen.randrange(size - EDIT_BYTES))
             file.write(chosen.randbytes(EDIT_BYTES))
-        at = chosen.randrange(size // 4, size * 3 // 4)
+
+
+def insert_into_large(folder: pathlib.Path, seed: int) -> None:
+    """One insertion in the middle half, which moves everything behind it."""
+    chosen, path = random.Random(seed), folder / "large"
+    size = path.stat().st_size
+    at = chosen.randrange(size // 4, size * 3 // 4)
+    with open(path, "r+b") as file:
         file.seek(at)
         behind = file.read()
         file.seek(at)

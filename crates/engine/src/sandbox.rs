@@ -130,6 +130,17 @@ pub trait Sandbox: Send + Sync {
     /// Runs a short script of ours and returns what it printed. It may be run twice.
     async fn ask(&self, script: String, limit: Duration) -> Result<Vec<u8>, Failure>;
 
+    /// The same for a script after whose last words, which nobody else can say, it need not be waited for.
+    async fn ask_until(
+        &self,
+        script: String,
+        last_words: &str,
+        limit: Duration,
+    ) -> Result<Vec<u8>, Failure> {
+        let _ = last_words;
+        self.ask(script, limit).await
+    }
+
     /// Starts a program whose input and output are the caller's, for bytes in both directions.
     async fn open(&self, arguments: &[&str]) -> Result<ByteStream, Failure>;
 

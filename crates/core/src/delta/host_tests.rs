@@ -59,6 +59,8 @@ struct Host {
     home: TempDir,
     block: BlockLength,
     size_bytes: u64,
+    /// What a shell is told before.
+    limits: &'static str,
 }
 
 impl Host {
@@ -69,6 +71,7 @@ impl Host {
             home,
             block,
             size_bytes: size_bytes as u64,
+            limits: "",
         }
     }
 
@@ -90,7 +93,8 @@ impl Host {
             mode: 0o751,
             mtime: Mtime::exact(1_000_000_007, 123_456_789).unwrap(),
         };
-        begin(&rebuild_script(&request, &mark()), self.home.path(), None)
+        let script = format!("{}\n{}", self.limits, rebuild_script(&request, &mark()));
+        begin(&script, self.home.path(), None)
     }
 
     /// What it tells of its old file, and how it goes when it is then sent these frames.
@@ -299,6 +303,27 @@ fn what_stays_is_what_was_told_whatever_becomes_of_the_old_file() {
     // Nobody sees this by the time of the file: it is written through a map of it, or has its time set back.
     fs::write(host.old_file(), noise(5_000_000, 2)).unwrap();
     assert!(fs::read(host.new_file()).unwrap() == old);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn host_that_cannot_write_on_says_so_at_once_and_leaves_nothing() {
+    if !has_python() {
+        return;
+    }
+    let old = noise(5_000_000, 1);
+    let (host, _) = sent(&old, &old);
+    let host = Host {
+        limits: "ulimit -f 2000",
+        ..host
+    };
+    let mut child = host.begin(b"./old");
+    let mut output = child.stdout.take().unwrap();
+    // Its input stays open: nobody has told it to end.
+    let words = until(&mut output, b":rebuild:old\n");
+    assert_eq!(parse_rebuild(&mark(), &words), Some(RebuildVerdict::NoOld));
+    assert!(!host.new_file().exists());
     child.kill().unwrap();
     child.wait().unwrap();
 }

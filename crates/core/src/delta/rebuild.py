@@ -27,6 +27,8 @@ def write(data, offset):
     while data:
         count = os.pwrite(new, data, offset)
         data, offset = data[count:], offset + count
+def is_space(error):
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 def stamp():
     found = os.fstat(old)
     return b"%d.%d.%d" % (found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
@@ -49,15 +51,24 @@ def apart(work):
     if child:
         children.append(child)
         return
-    status = 1
+    word = signal.SIGUSR1
     try:
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        for number in (signal.SIGPIPE, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_DFL)
         work()
-        status = 0
-    except (OSError, Stop):
-        pass
+        word = None
+    except OSError as error:
+        if is_space(error):
+            word = signal.SIGUSR2
     finally:
-        os._exit(status)
+        # Whoever waits for more would wait for ever.
+        if word and os.getppid() == main:
+            os.kill(main, word)
+        os._exit(1 if word else 0)
+def broke_off(number, _frame):
+    for other in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(other, signal.SIG_IGN)
+    raise Stop("space" if number == signal.SIGUSR2 else "old")
 def tell():
     count = -(-old_size // span)
     # Threads would wait for each other at every block; processes do not.
@@ -74,10 +85,13 @@ def tell():
                 told = records(number, room)
                 while told:
                     told = told[os.write(writer, told):]
+            # Some file systems say only here that it was too much.
+            os.close(new)
         apart(work)
         os.close(writer)
         pipes.append(reader)
     def pass_on():
+        os.close(new)
         streams = [os.fdopen(pipe, "rb") for pipe in pipes]
         for number in range(count):
             length = -(-min(span, old_size - number * span) // block) * 20
@@ -143,7 +157,7 @@ def build():
     os.utime(new, ns=(mtime, mtime))
     os.close(new)
 
-moved, new, children = 1, None, []
+moved, new, children, main = 1, None, [], os.getpid()
 try:
     old = os.open(old_path, os.O_RDONLY | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(old).st_mode):
@@ -165,17 +179,26 @@ except OSError:
 say("signature:%d:%s" % (old_size, stamp().decode()))
 verdict = "ok"
 try:
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, broke_off)
     tell()
     build()
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
 except Stop as stop:
     verdict = stop.args[0]
 except OSError as error:
-    verdict = "space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "failed:%d" % (error.errno or 0)
-if verdict != "ok":
-    os.unlink(new_path)
+    verdict = "space" if is_space(error) else "failed:%d" % (error.errno or 0)
 for child in children:
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+if verdict != "ok":
+    # The space is free before anybody hears of it.
+    try:
+        os.unlink(new_path)
+        os.ftruncate(new, 0)
+    except OSError:
+        pass
 say("rebuild:" + verdict)
 # While it is open here, the old file costs nobody time who gives its name to the new one; it goes when this ends.
 signal.alarm(60)

@@ -35,7 +35,7 @@ top_claim() {
 
 remove_claim() {
   rm -f "$1"
-  rmdir "$1.taken" 2>/dev/null
+  rm -rf "$1.taken"
 }
 
 # Whether no claim but ours can hold. Sets _rheld to the job that has another one.

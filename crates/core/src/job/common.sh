@@ -14,7 +14,8 @@ _rsurvey=
 
 say() { printf 'RSMCP:%s:%s\n' "$_rm" "$*"; }
 
-nap() { sleep "$1" 2>/dev/null || sleep 1; }
+# Some programs know whole seconds alone; whoever counts naps has had fifty then.
+nap() { sleep "$1" 2>/dev/null || { sleep 1; _rtry=$((${_rtry:-0} + 49)); }; }
 
 # Sets _rstart to the start time of a process; fails when there is none, or only the remains of one.
 start_of() {
@@ -113,11 +114,14 @@ take() {
   [ ! -e "$2" ] || return 1
   # A name may have become free meanwhile. Only where there are no such links at all it is given in another way, for
   # the two ways do not see each other.
-  if ln "$1" "$1.link" 2>/dev/null; then
-    rm -f "$1.link"
+  if ln "$1" "$2.link.$$" 2>/dev/null; then
+    rm -f "$2.link.$$"
     return 1
   fi
-  mkdir "$2.taken" 2>/dev/null && cat "$1" 2>/dev/null >"$2.taken/whole" && mv "$2.taken/whole" "$2" 2>/dev/null
+  mkdir "$2.taken" 2>/dev/null || return 1
+  cat "$1" 2>/dev/null >"$2.taken/whole" && mv "$2.taken/whole" "$2" 2>/dev/null && return 0
+  rm -rf "$2.taken"
+  return 1
 }
 
 # Makes sure that an attempt that has not passed its gate never will. 1 when it has passed, or somebody else did this; 2

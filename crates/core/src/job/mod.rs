@@ -47,7 +47,8 @@ pub use spec::{
     ClaimedGpus, GpuWish, JobSpec, JobSpecError, LEAST_MAX_LOG_BYTES, USUAL_MAX_LOG_BYTES,
 };
 pub use start::{
-    JobStarted, StartRefusal, StartReportError, StartVerdict, parse_start, start_script,
+    JobStarted, StartRefusal, StartReportError, StartVerdict, parse_start, start_last_words,
+    start_script,
 };
 pub use state::{JobState, KnownAttempt, LostReason, Sighting, UnknownReason, Verdict, judge};
 pub use stop::{

@@ -7,6 +7,15 @@ _rpath=$PATH PATH=$6
 _rdir=$1 _rcwd=$2 _rlog=$3 _rshell=$4 _rmask=$5 _rmax=$7 _rname=$8 _rword=$9
 shift 9
 _rpause=$1
+# It comes up while the start is still arranged: this says whether there is one, and on which devices.
+_rgo= _rvisible= _rdevices=
+read -r _rgo _rvisible _rdevices && [ "$_rgo" = go ] || exit 1
+exec </dev/null
+if [ -n "$_rvisible" ]; then
+  export "$_rvisible=$_rdevices"
+  [ "$_rvisible" != CUDA_VISIBLE_DEVICES ] || export CUDA_DEVICE_ORDER=PCI_BUS_ID
+  [ "$_rvisible" != ROCR_VISIBLE_DEVICES ] || unset HIP_VISIBLE_DEVICES
+fi
 cd /
 umask 077
 

@@ -35,7 +35,8 @@ pub struct JobStarted {
     pub cwd: String,
     /// The GPUs it has for itself.
     pub gpus: Option<ClaimedGpus>,
-    /// Whether there is a tmux session to attach to; `None` when that was not looked for again.
+    /// Whether there is a tmux session to attach to; `None` when it is only made after this was said, or was not looked
+    /// for again.
     pub has_viewer: Option<bool>,
 }
 
@@ -197,6 +198,11 @@ pub fn start_script(spec: &JobSpec, mark: &RunToken) -> String {
     script
 }
 
+/// What the script of a start says last.
+pub fn start_last_words(mark: &RunToken) -> String {
+    format!("RSMCP:{mark}:over\n")
+}
+
 /// A beginning that is longer cannot travel in the environment.
 const LONGEST_VARIABLE: usize = 96 * 1024;
 
@@ -236,7 +242,7 @@ set_variables
 
 /// Starts the runner by a program that leaves it behind in a session of its own, where the host has one that can.
 const LAUNCH_APART: &str = "\
-case $_rsetsid in */setsid) exec \"$_rsetsid\" -f \"$@\" </dev/null;; esac
+case $_rsetsid in */setsid) exec \"$_rsetsid\" -f \"$@\";; esac
 exit 1
 ";
 
@@ -247,7 +253,7 @@ case $_rsetsid in
 */perl) set -- \"$_rsetsid\" -e 'use POSIX; POSIX::setsid(); exec @ARGV' \"$@\";;
 ?*) set -- \"$_rsetsid\" \"$@\";;
 esac
-_rwait='\"$@\" </dev/null >/dev/null 2>&1 | kill -KILL $$'
+_rwait='\"$@\" >/dev/null 2>&1 | kill -KILL $$'
 case $_rsh in */bash) exec \"$_rsh\" --norc --posix -c \"$_rwait\" sh \"$@\";; esac
 exec \"$_rsh\" -c \"$_rwait\" sh \"$@\"
 ";
@@ -266,11 +272,7 @@ fn push_launch(script: &mut String, spec: &JobSpec) {
             let _ = writeln!(script, "export REMOTE_SANDBOX_INIT={}", quote(init));
         }
     }
-    script.push_str(
-        "[ -z \"$_rvisible\" ] || export \"$_rvisible=$_rdevices\"\n\
-         [ \"$_rvisible\" != CUDA_VISIBLE_DEVICES ] || export CUDA_DEVICE_ORDER=PCI_BUS_ID\n\
-         [ \"$_rvisible\" != ROCR_VISIBLE_DEVICES ] || unset HIP_VISIBLE_DEVICES\n}\n",
-    );
+    script.push_str("}\n");
     for (name, way) in [("launch_apart", LAUNCH_APART), ("launch", LAUNCH)] {
         let _ = writeln!(script, "{name}() (\n{RUNNER_CALL}{way})");
     }
@@ -289,7 +291,6 @@ pub fn parse_start(mark: &RunToken, answer: &[u8]) -> Result<StartVerdict, Start
             "gpus" => report.gpus = claimed(value),
             "viewer" => {
                 report.viewer = match value {
-                    "yes" => Some(true),
                     "no" => Some(false),
                     _ => None,
                 };

@@ -1,10 +1,11 @@
 # Starts one attempt of a job. Given above: _rm mark, _rid job, _rn attempt, _rnonce, _rname session, _rnamed (yes when
 # somebody chose that name), _rcwd, _rlog, _rmax, _rgpus, _rshell, _rpause; and the functions write_command,
 # write_runner, write_viewer, launch and launch_apart. Whoever calls waits for the end of this: it starts as few
-# programs as it can, and what takes long, tmux and the runner, goes on beside the rest.
+# programs as it can, and what takes long goes on beside the rest. The runner begins when it reads a word from us, and
+# never when there is none; the view of the log is made when all is said.
 exec </dev/null
 _rjob=$_rroot/jobs/$_rid _rdir=$_rroot/jobs/$_rid/$_rn
-_rowned= _rmadelog= _rmadefrom= _rclaims= _rdevices= _rvendor= _rviewing= _rview=no _rsessions=
+_rowned= _rmadelog= _rmadefrom= _rclaims= _rdevices= _rvendor= _rspeaks= _rasking=
 _rnl='
 '
 start_of $$
@@ -19,11 +20,32 @@ remove_up_to() {
   done
 }
 
+# Says to the runner how it goes on; it may be gone.
+tell_runner() {
+  trap '' PIPE
+  printf '%s\n' "$*" >&6
+  exec 6>&-
+  trap - PIPE
+  _rspeaks=
+}
+
+# A file server keeps what somebody has open, and a runner that goes has its file open for a moment.
+remove_folder() {
+  _rtry=0
+  rm -rf "$_rdir" 2>/dev/null
+  while [ -d "$_rdir" ] && [ $_rtry -lt 20 ]; do
+    nap 0.05
+    rm -rf "$_rdir" 2>/dev/null
+    _rtry=$((_rtry + 1))
+  done
+}
+
 refuse() {
-  [ -z "$_rviewing" ] || await_view || :
-  [ $_rview = no ] || bounded 5 tmux kill-session -t "=$_rname" >/dev/null 2>&1
+  [ -z "$_rspeaks" ] || tell_runner no 2>/dev/null
+  # It would still write into the folder that goes.
+  [ -z "$_rasking" ] || wait $_rasking
   release_claims
-  [ -z "$_rowned" ] || rm -rf "$_rdir"
+  [ -z "$_rowned" ] || remove_folder
   remove_up_to "$_rjob" "${HOME-}"
   rmdir "$_rroot/claims/$_rboot/session-$_rname" 2>/dev/null
   remove_up_to "$_rroot/claims/$_rboot" "${HOME-}"
@@ -31,6 +53,7 @@ refuse() {
   [ -z "$_rmadefrom" ] || remove_up_to "${_rlog%/*}" "$_rmadefrom"
   [ -z "$2" ] || say "detail:$(printf %s "$2" | tr '\n' ' ' | cut -c1-300)"
   say "verdict:refused:$1"
+  say over
   exit 0
 }
 
@@ -71,75 +94,70 @@ taken() {
   tell unknown again
 }
 
-# Begins to make the session in which the log is shown. It takes the name, or finds that somebody has it. Matching is
-# exact there; where tmux looks for a name, it would take the beginning of one, or a pattern, for it.
-begin_view() {
+# Begins to ask tmux for its sessions.
+ask_tmux() {
   (
-    trap 'kill -KILL $!' TERM
     LC_ALL=C
     export LC_ALL
-    tmux new-session -d -s "$_rname" -- "$_rsh" "$_rdir/viewer" "$_rdir" "$_rlog" \; \
-      set-option -t "=$_rname:" @remote-sandbox-job "$_rid.$_rn" \; \
-      set-option -t "=$_rname:" remain-on-exit off >"$_rdir/viewing" 2>&1 &
-    wait $!
-    printf '%s\n' $? >"$_rdir/viewed"
-  ) >/dev/null 2>&1 &
-  _rviewing=$!
+    bounded 5 tmux list-sessions -F '#{session_name}' >"$_rdir/sessions" 2>&1
+    printf '%s\n' $? >"$_rdir/asked"
+  ) >/dev/null 2>&1 5>&- 6>&- &
+  _rasking=$!
 }
 
-# Waits until it is made. Sets _rview; fails, with the reason in _rwhy, when there is none.
-await_view() {
-  await "$_rdir/viewed" 250
-  _rx=
-  if [ -s "$_rdir/viewed" ]; then read -r _rx <"$_rdir/viewed"; else kill $_rviewing 2>/dev/null; fi
-  wait $_rviewing
-  _rviewing=
-  [ "$_rx" != 0 ] || { _rview=yes; return 0; }
-  _rwhy='tmux did not answer within 5 seconds'
-  [ -z "$_rx" ] || IFS= read -r _rwhy <"$_rdir/viewing" || [ -n "$_rwhy" ] || _rwhy='tmux new-session failed'
-  return 1
+# Waits for what it says; the same as `list_sessions` otherwise.
+hear_tmux() {
+  wait $_rasking
+  _rasking= _rx= _rsessions=
+  [ ! -s "$_rdir/asked" ] || read -r _rx <"$_rdir/asked"
+  [ ! -s "$_rdir/sessions" ] || while IFS= read -r _rline; do _rsessions="$_rsessions$_rline$_rnl"; done <"$_rdir/sessions"
+  judge_sessions "$_rx"
 }
 
-# Sees to it that there is a view. One of a job that is over makes room; what else is in the way ends the start where
-# somebody chose the name.
-secure_view() {
+# Refuses a name that somebody chose and a live session has; tmux is being asked. A view of a job that is over goes.
+settle_name() {
+  hear_tmux || refuse tmux "$_rwhy"
   _ragain=0
-  while ! await_view; do
-    case $_rwhy in
-    *'uplicate session'*) ;;
-    *)
-      # Where it can be asked and does not know the name, nobody has it; the job goes without a view.
-      [ -z "$_rnamed" ] || { [ -n "$_rx" ] && list_sessions; } || refuse tmux "$_rwhy"
-      case "$_rnl$_rsessions$_rnl" in *"$_rnl$_rname$_rnl"*) ;; *) return ;; esac
-      ;;
-    esac
-    # One that goes at this moment does not say any more whose it is.
+  while :; do
+    case "$_rnl$_rsessions$_rnl" in *"$_rnl$_rname$_rnl"*) ;; *) return ;; esac
     _rwhose=$(shown_in "$_rname")
     case $_rwhose in
     job_*.[0-9]*)
-      if attempt_lives "$_rroot/jobs/${_rwhose%.*}/${_rwhose##*.}"; then
-        [ -z "$_rnamed" ] || refuse "session:${_rwhose%.*}" ''
-        return
-      fi
+      ! attempt_lives "$_rroot/jobs/${_rwhose%.*}/${_rwhose##*.}" || refuse "session:${_rwhose%.*}" ''
       bounded 5 tmux kill-session -t "=$_rname" >/dev/null 2>&1
-      ;;
-    *) [ $_ragain = 0 ] || nap 0.1 ;;
-    esac
-    if [ $_ragain = 5 ]; then
-      [ -z "$_rnamed" ] || refuse session: ''
       return
-    fi
+      ;;
+    esac
+    # One that goes at this moment does not say any more whose it is.
+    [ $_ragain -lt 5 ] || refuse session: ''
     _ragain=$((_ragain + 1))
-    rm -f "$_rdir/viewed"
-    begin_view
+    nap 0.1
+    list_sessions || refuse tmux "$_rwhy"
   done
 }
 
-# Waits for a file, so many fiftieths of a second. It mostly takes some thousandths, which is less than a program that
-# sleeps would take to start.
+# Makes the session in which the log is shown; nobody waits for it. Matching is exact where a name is given to it; where
+# tmux looks for one, it would take the beginning of a name, or a pattern, for it.
+show() {
+  # First the answer and the job: tmux would take the processor from them.
+  nap 0.02
+  _rwhose=
+  [ -n "$_rnamed" ] || _rwhose=$(shown_in "$_rname")
+  # That of an earlier attempt, which is over.
+  case $_rwhose in "$_rid".[0-9]*) bounded 5 tmux kill-session -t "=$_rname" ;; esac
+  bounded 5 tmux new-session -d -s "$_rname" -- "$_rsh" "$_rdir/viewer" "$_rdir" "$_rlog" \; \
+    set-option -t "=$_rname:" @remote-sandbox-job "$_rid.$_rn" \; \
+    set-option -t "=$_rname:" remain-on-exit off
+}
+
+# Waits for a file, so many fiftieths of a second. It mostly takes some thousandths; looking without a pause would take
+# the processor from what is waited for.
 await() {
   _rtry=0
-  while [ ! -s "$1" ] && [ $_rtry -lt 4000 ]; do _rtry=$((_rtry + 1)); done
+  while [ ! -s "$1" ] && [ $_rtry -lt 20 ]; do
+    nap 0.001
+    _rtry=$((_rtry + 1))
+  done
   _rtry=0
   while [ ! -s "$1" ] && [ $_rtry -lt "$2" ]; do
     nap 0.02
@@ -194,7 +212,7 @@ case $_rshell in
 esac
 umask 077
 
-_rx=$(LC_ALL=C; export LC_ALL; exec mkdir -p "$_rjob" "$_rroot/claims/$_rboot/session-$_rname" 2>&1) || refuse_write home "$_rx"
+[ -d "$_rjob" ] || _rx=$(LC_ALL=C; export LC_ALL; exec mkdir -p "$_rjob" 2>&1) || refuse_write home "$_rx"
 if ! mkdir "$_rdir" 2>/dev/null; then
   [ -d "$_rdir" ] || refuse_write home "$(LC_ALL=C mkdir "$_rdir" 2>&1)"
   taken
@@ -230,50 +248,62 @@ fi
 { write_command >"$_rdir/command" && write_runner >"$_rdir/runner" && write_viewer >"$_rdir/viewer"; } 2>/dev/null ||
   refuse space "$_rdir"
 
-# The session name. Also one that nobody chose: by its claim others find the job when there is no view of it.
-[ "$_rtmux" = - ] || begin_view
-claim "session-$_rname" || refuse "session:$_rheld" ''
-_rclaims=" session-$_rname/$_rmine"
-# One of our own is nobody else's, and can be waited for while the runner comes up.
-[ -z "$_rnamed" ] || [ -z "$_rviewing" ] || secure_view
+arrange() {
+  exec 6>&1 1>&5 5>&-
+  _rspeaks=yes
+  # The session name. Also one that nobody chose: by its claim others find the job when there is no view of it.
+  [ "$_rtmux" = - ] || [ -z "$_rnamed" ] || ask_tmux
+  claim "session-$_rname" || refuse "session:$_rheld" ''
+  _rclaims=" session-$_rname/$_rmine"
+  [ "$_rtmux" = - ] || [ -z "$_rnamed" ] || settle_name
 
-if [ "$_rgpus" != 0 ]; then
-  _rkept=$_rclaims
-  take_gpus || {
-    _rclaims=$_rkept
-    [ -z "$_rbroken" ] || [ $_rall != 0 ] || refuse "gputool:$_rbroken" "$_rwhy"
-    refuse "gpus:$_rfreeall:$_rall" ''
-  }
-  _rclaims="$_rkept $_rclaims"
-fi
+  if [ "$_rgpus" != 0 ]; then
+    _rkept=$_rclaims
+    take_gpus || {
+      _rclaims=$_rkept
+      [ -z "$_rbroken" ] || [ $_rall != 0 ] || refuse "gputool:$_rbroken" "$_rwhy"
+      refuse "gpus:$_rfreeall:$_rall" ''
+    }
+    _rclaims="$_rkept $_rclaims"
+  fi
 
-# Room for the record of the end, which must be written also when the disk is full by then.
-{ printf '%512s\n' '' >"$_rdir/exit.new" && {
-  printf 'nonce=%s\njob=%s\nattempt=%s\nsession=%s\nboot=%s\nmax_log=%s\n' "$_rnonce" "$_rid" "$_rn" "$_rname" "$_rboot" "$_rmax"
-  printf 'offset=%s\ngpus=%s\ncwd=%s\nlog=%s\n' "$_roffset" "${_rvendor:+$_rvendor:$_rdevices}" "$_rcwd" "$_rlog"
-} >"$_rdir/record"; } 2>/dev/null || refuse_write space "$_rdir"
-[ -s "$_rdir/record" ] || refuse space "$_rdir"
+  # Room for the record of the end, which must be written also when the disk is full by then.
+  { printf '%512s\n' '' >"$_rdir/exit.new" && {
+    printf 'nonce=%s\njob=%s\nattempt=%s\nsession=%s\nboot=%s\nmax_log=%s\n' "$_rnonce" "$_rid" "$_rn" "$_rname" "$_rboot" "$_rmax"
+    printf 'offset=%s\ngpus=%s\ncwd=%s\nlog=%s\n' "$_roffset" "${_rvendor:+$_rvendor:$_rdevices}" "$_rcwd" "$_rlog"
+  } >"$_rdir/record"; } 2>/dev/null || refuse_write space "$_rdir"
+  [ -s "$_rdir/record" ] || refuse space "$_rdir"
 
-_rvisible=
-case $_rvendor in
-nvidia) _rvisible=CUDA_VISIBLE_DEVICES ;;
-# The other variable of AMD counts only what this one has left.
-amd) _rvisible=ROCR_VISIBLE_DEVICES ;;
-ascend) _rvisible=ASCEND_RT_VISIBLE_DEVICES ;;
-esac
-
-{ launch_apart || launch; } >/dev/null 2>&1
-await "$_rdir/process" 500
-if [ ! -e "$_rdir/process" ]; then
-  void_attempt "$_rdir"
-  case $? in
-  # Its folder stays: nobody may begin in it any more.
-  0) _rowned= && refuse not_started '' ;;
-  # Its runner may still come up, so everything stays as it is.
-  2) say verdict:refused:starting && exit 0 ;;
+  _rvisible=
+  case $_rvendor in
+  nvidia) _rvisible=CUDA_VISIBLE_DEVICES ;;
+  # The other variable of AMD counts only what this one has left.
+  amd) _rvisible=ROCR_VISIBLE_DEVICES ;;
+  ascend) _rvisible=ASCEND_RT_VISIBLE_DEVICES ;;
   esac
-fi
-read -r _rx <"$_rdir/process"
-[ "$_rx" != void ] || { _rowned=; refuse abandoned ''; }
-[ -z "$_rviewing" ] || secure_view
-tell $_rview started
+
+  tell_runner go "$_rvisible" "$_rdevices" 2>/dev/null
+  await "$_rdir/process" 500
+  if [ ! -e "$_rdir/process" ]; then
+    void_attempt "$_rdir"
+    case $? in
+    # Its folder stays: nobody may begin in it any more.
+    0) _rowned= && refuse not_started '' ;;
+    # Its runner may still come up, so everything stays as it is.
+    2) say verdict:refused:starting && say over && exit 0 ;;
+    esac
+  fi
+  read -r _rx <"$_rdir/process"
+  [ "$_rx" != void ] || { _rowned=; refuse abandoned ''; }
+  _rview=no
+  if [ "$_rtmux" != - ]; then
+    _rview=later
+    # In parentheses: a shell that only redirects a function keeps what it redirected, and whoever asked would wait.
+    (show) </dev/null >/dev/null 2>&1 &
+  fi
+  tell $_rview started
+}
+
+exec 5>&1
+arrange | { launch_apart || launch; } >/dev/null 2>&1 5>&-
+exit 0

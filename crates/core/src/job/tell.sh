@@ -7,5 +7,6 @@ tell() {
   done <"$_rdir/record"
   say "viewer:$1"
   say "verdict:$2"
+  say over
   exit 0
 }

@@ -23,9 +23,15 @@ bounded() {
 # Sets _rsessions to the names of all sessions, one on a line. Fails when the server cannot be asked, which is not a
 # server without sessions; _rwhy says why.
 list_sessions() {
+  _rsessions=$(LC_ALL=C; export LC_ALL; bounded 5 tmux list-sessions -F '#{session_name}' 2>&1)
+  judge_sessions $?
+}
+
+# Judges what it said, with the number it ended with.
+judge_sessions() {
   _rwhy=
-  _rsessions=$(LC_ALL=C; export LC_ALL; bounded 5 tmux list-sessions -F '#{session_name}' 2>&1) && return 0
-  case $? in
+  case $1 in
+  0) return 0 ;;
   137) _rwhy='tmux did not answer within 5 seconds' ;;
   *) _rwhy=$_rsessions ;;
   esac

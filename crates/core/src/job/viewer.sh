@@ -3,10 +3,6 @@ trap : INT QUIT
 tail -n 1000 -F "$2" 2>/dev/null &
 _rtail=$!
 trap 'kill $_rtail 2>/dev/null; exit 0' TERM HUP
-# It is made before the job begins, by whoever starts that.
-while [ ! -e "$1/process" ] && [ -f "$1/starter" ] && read -r _rpid _rwas <"$1/starter" && start_of "$_rpid" && [ "$_rstart" = "$_rwas" ]; do
-  sleep 0.1 2>/dev/null || sleep 1
-done
 # What outlives the command itself is not waited for: looking for that every second is too much.
 while [ ! -e "$1/exit" ] && { lives "$1/process" || lives "$1/child"; }; do sleep 1; done
 kill $_rtail 2>/dev/null

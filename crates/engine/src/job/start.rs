@@ -5,7 +5,7 @@ use std::time::Duration;
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::job::{
     AttemptNumber, ClaimedGpus, GpuWish, JobSpec, JobStarted, Nonce, StartRefusal, StartVerdict,
-    parse_start, start_script,
+    parse_start, start_last_words, start_script,
 };
 use remote_sandbox_core::probe::GpuVendor;
 use remote_sandbox_core::secret::Mask;
@@ -196,11 +196,13 @@ async fn send(
 ) -> Result<CarriedOut, Unstarted> {
     let mark = mark();
     let script = start_script(spec, &mark);
+    let last_words = start_last_words(&mark);
     let mut is_recovered = sending == Sending::MaybeAgain;
     let mut sendings = 0;
     loop {
         sendings += 1;
-        let failure = match sandbox.ask(script.clone(), SEND_LIMIT).await {
+        let sent = sandbox.ask_until(script.clone(), &last_words, SEND_LIMIT);
+        let failure = match sent.await {
             Ok(answer) => match parse_start(&mark, &answer) {
                 Ok(StartVerdict::Started(started)) => {
                     return Ok(CarriedOut {

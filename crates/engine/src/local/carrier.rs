@@ -92,8 +92,8 @@ impl Within<'_> {
 /// Runs a short script of ours where a supervisor is there already.
 pub(super) async fn ask(sandbox: &LocalSandbox, script: String) -> Result<Vec<u8>, LinkError> {
     let mut shell = sandbox.address.shell().await?;
-    match collect_answer(&mut shell.incoming, &shell.outgoing, script).await {
-        Answer::Whole(answer) => Ok(answer),
+    match collect_answer(&mut shell.incoming, &shell.outgoing, script, None).await {
+        Answer::Whole(answer) | Answer::Said(answer) => Ok(answer),
         Answer::Broken => Err(LinkError::Ended),
         Answer::Refused => Err(LinkError::Refused("no reason given".to_owned())),
     }

@@ -406,8 +406,8 @@ impl Sandbox for LocalSandbox {
     async fn ask(&self, script: String, limit: Duration) -> Result<Vec<u8>, Failure> {
         let work = async {
             let (mut incoming, outgoing) = self.shell().await?;
-            match collect_answer(&mut incoming, &outgoing, script).await {
-                Answer::Whole(answer) => Ok(answer),
+            match collect_answer(&mut incoming, &outgoing, script, None).await {
+                Answer::Whole(answer) | Answer::Said(answer) => Ok(answer),
                 Answer::Broken => Err(LocalError::Link(LinkError::Ended)),
                 Answer::Refused => Err(LocalError::Refused("no reason given".to_owned())),
             }

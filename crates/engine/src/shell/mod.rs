@@ -15,7 +15,7 @@ use bytes::Bytes;
 use remote_sandbox_core::outcome::LeftRunning;
 use remote_sandbox_core::shell::{EndReport, Target, TimeoutProgram};
 
-pub(crate) use answer::{Answer, collect_answer};
+pub(crate) use answer::{Answer, LastWords, collect_answer};
 pub(crate) use conversation::Conversation;
 pub(crate) use interruption::stopped;
 pub use not_started::NotStarted;

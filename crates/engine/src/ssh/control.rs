@@ -136,7 +136,7 @@ async fn ask(
     purpose: Purpose,
     deadline: Instant,
 ) -> Result<EndReport, ScriptFailure> {
-    let answer = run_script(session, end_script(target, purpose), deadline).await?;
+    let answer = run_script(session, end_script(target, purpose), None, deadline).await?;
     parse_end_report(&target.token, &answer).ok_or(ScriptFailure::Refused)
 }
 

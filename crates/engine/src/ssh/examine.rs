@@ -123,7 +123,7 @@ async fn shared_connection(sandbox: &SshSandbox, only_existing: bool) -> Step {
 async fn look_around(sandbox: &SshSandbox, session: &Arc<Session>, log: &StepLog) {
     let ask = |text| async move {
         let deadline = clock::instant() + SCRIPT_LIMIT;
-        let answer = script::run_script(session, text, deadline).await;
+        let answer = script::run_script(session, text, None, deadline).await;
         answer.map_err(|error| sandbox.script_failure(&error))
     };
     doctor::look_around(log, ask, |_| true).await;

@@ -67,7 +67,7 @@ pub(crate) use sftp_channel::tests::sandbox as sandbox_on;
 use crate::clock;
 use crate::doctor::StepLog;
 use crate::sandbox::{Description, Ended, Order, Sandbox, Sink};
-use crate::shell::{ByteStream, open_stream};
+use crate::shell::{ByteStream, LastWords, open_stream};
 use judge::judge_dial;
 use pool::{Eagerness, Pool};
 use route::Route;
@@ -188,6 +188,30 @@ impl SshSandbox {
                 .hint("log in by hand once and see what the host says"),
         }
     }
+
+    async fn ask_script(
+        &self,
+        script: String,
+        last: Option<LastWords>,
+        limit: Duration,
+    ) -> Result<Vec<u8>, Failure> {
+        // A host that turns out to allow fewer sessions is asked again when one of them is free, or over
+        // another connection.
+        let mut full = 0;
+        loop {
+            let place = self.place().await?;
+            let session = place.session();
+            let deadline = clock::instant() + limit;
+            match script::run_script(session, script.clone(), last.clone(), deadline).await {
+                Err(ScriptFailure::Channel(ChannelError::Full)) if full < MOST_FULL => {
+                    full += 1;
+                    // Shells that wait may be what fills it.
+                    session.warm().discard();
+                }
+                answer => return answer.map_err(|error| self.script_failure(&error)),
+            }
+        }
+    }
 }
 
 #[async_trait]
@@ -230,22 +254,17 @@ impl Sandbox for SshSandbox {
     }
 
     async fn ask(&self, script: String, limit: Duration) -> Result<Vec<u8>, Failure> {
-        // A host that turns out to allow fewer sessions is asked again when one of them is free, or over
-        // another connection.
-        let mut full = 0;
-        loop {
-            let place = self.place().await?;
-            let session = place.session();
-            let deadline = clock::instant() + limit;
-            match script::run_script(session, script.clone(), deadline).await {
-                Err(ScriptFailure::Channel(ChannelError::Full)) if full < MOST_FULL => {
-                    full += 1;
-                    // Shells that wait may be what fills it.
-                    session.warm().discard();
-                }
-                answer => return answer.map_err(|error| self.script_failure(&error)),
-            }
-        }
+        self.ask_script(script, None, limit).await
+    }
+
+    async fn ask_until(
+        &self,
+        script: String,
+        last_words: &str,
+        limit: Duration,
+    ) -> Result<Vec<u8>, Failure> {
+        let last = Some(LastWords::new(last_words));
+        self.ask_script(script, last, limit).await
     }
 
     async fn open(&self, arguments: &[&str]) -> Result<ByteStream, Failure> {

@@ -9,7 +9,7 @@ use super::channel::Shell;
 use super::session::{ChannelError, Session};
 use super::warm::{self, Use};
 use crate::clock;
-use crate::shell::{Answer, collect_answer};
+use crate::shell::{Answer, LastWords, collect_answer};
 
 /// How often, and how soon, a host is asked again that has no session to spare for a moment.
 const REFUSALS: u32 = 20;
@@ -35,16 +35,17 @@ pub enum ScriptFailure {
     Late,
 }
 
-/// Sends a script to the constant command and returns its standard output.
+/// Sends a script to the constant command and returns its standard output, up to its last words where it has some.
 ///
 /// It runs to its end or deadline also when the caller goes away: a script that was sent half would
 /// wait on the host for its other half, in a session that nobody closes.
 pub(crate) async fn run_script(
     session: &Arc<Session>,
     script: String,
+    last: Option<LastWords>,
     deadline: Instant,
 ) -> Result<Vec<u8>, ScriptFailure> {
-    let work = tokio::spawn(run_whole_script(session.clone(), script, deadline));
+    let work = tokio::spawn(run_whole_script(session.clone(), script, last, deadline));
     work.await
         .unwrap_or_else(|error| Err(ScriptFailure::Lost(error.to_string())))
 }
@@ -52,11 +53,12 @@ pub(crate) async fn run_script(
 async fn run_whole_script(
     session: Arc<Session>,
     script: String,
+    last: Option<LastWords>,
     deadline: Instant,
 ) -> Result<Vec<u8>, ScriptFailure> {
     let waiting = tokio::time::timeout_at(deadline, session.warm().take());
     if let Some(shell) = waiting.await.map_err(|_| ScriptFailure::Late)? {
-        let answer = run_in(&session, shell, script.clone(), deadline).await;
+        let answer = run_in(&session, shell, (script.clone(), last.clone()), deadline).await;
         // Only now: where many hosts are one machine, the next shells would compete with the scripts.
         warm::refill(&session, Use::Script);
         // Scripts of ours may run twice, and a shell that waited may have been ended by anybody.
@@ -68,7 +70,7 @@ async fn run_whole_script(
     loop {
         let starting = tokio::time::timeout_at(deadline, start_shell(&session));
         let shell = starting.await.map_err(|_| ScriptFailure::Late)??;
-        let answer = run_in(&session, shell, script.clone(), deadline).await;
+        let answer = run_in(&session, shell, (script.clone(), last.clone()), deadline).await;
         warm::refill(&session, Use::Script);
         match answer {
             // The host closed the channel, and the connection stands.
@@ -97,7 +99,7 @@ pub(super) async fn start_shell(session: &Arc<Session>) -> Result<Shell, Channel
 async fn run_in(
     session: &Session,
     mut shell: Shell,
-    script: String,
+    script: (String, Option<LastWords>),
     deadline: Instant,
 ) -> Result<Vec<u8>, ScriptFailure> {
     let work = converse(session, &mut shell, script);
@@ -122,10 +124,11 @@ async fn run_in(
 async fn converse(
     session: &Session,
     shell: &mut Shell,
-    script: String,
+    (script, last): (String, Option<LastWords>),
 ) -> (Result<Vec<u8>, ScriptFailure>, bool) {
-    match collect_answer(&mut shell.incoming, &shell.outgoing, script).await {
+    match collect_answer(&mut shell.incoming, &shell.outgoing, script, last).await {
         Answer::Whole(answer) => (Ok(answer), true),
+        Answer::Said(answer) => (Ok(answer), false),
         Answer::Broken => (Err(ScriptFailure::Lost(session.farewell())), true),
         Answer::Refused => (Err(ScriptFailure::Refused), false),
     }

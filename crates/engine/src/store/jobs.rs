@@ -242,7 +242,7 @@ impl Store {
         .await
     }
 
-    /// Notes that an attempt runs, surely; false when it is over already.
+    /// Notes that an attempt runs; false when it is over already. Where this is lost, its nonce finds it again.
     pub async fn note_job_started(
         &self,
         id: &JobId,
@@ -250,7 +250,7 @@ impl Store {
         started: StartedJob,
     ) -> Result<bool, StoreError> {
         let id = id.to_string();
-        self.commit_surely(move |transaction| {
+        self.commit(move |transaction| {
             let now = milliseconds(clock::wall());
             let change = "UPDATE attempts SET state = ?3, process = ?4, log_offset = ?5,
                 started = coalesce(started, ?6) WHERE job = ?1 AND number = ?2 AND ended IS NULL";

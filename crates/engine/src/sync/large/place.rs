@@ -10,6 +10,7 @@ use remote_sandbox_core::sync::{Entry, RelPath};
 use sha2::{Digest, Sha256};
 
 use super::error::LargeError;
+use crate::mark::new_mark;
 use crate::sandbox::conversation::{Client, File, SftpError};
 
 /// While it is written, nobody else may read it.
@@ -47,7 +48,8 @@ impl Place {
         Ok(Place {
             target: beside(path.name())?,
             temporary: beside(temporary_name(&token, 0).as_bytes())?,
-            built: beside(temporary_name(&token, 1).as_bytes())?,
+            // Nothing is ever continued in it, and two who build the same must not meet.
+            built: beside(temporary_name(&new_mark(), 1).as_bytes())?,
             aside: beside(temporary_name(&token, 2).as_bytes())?,
             directory: RemotePath::new(directory.clone()).map_err(wrong)?,
             shown,

@@ -253,14 +253,16 @@ impl Upload<'_> {
                     self.build(rebuilder, stripes, sending).await?
                 }
                 rebuilder => {
-                    if let Some(rebuilder) = rebuilder {
-                        tokio::select! {
-                            sent = &mut sending => return sent.map(|()| whole(false)),
-                            () = rebuilder.give_up() => {}
-                        }
-                    }
-                    stripes.widen();
-                    return sending.await.map(|()| whole(false));
+                    let Some(rebuilder) = rebuilder else {
+                        stripes.widen();
+                        return sending.await.map(|()| whole(false));
+                    };
+                    // Both files need space; the one that is given up makes room first.
+                    stripes.rest();
+                    sending.await?;
+                    self.progress.moved_in_vain(stripes.sent_bytes());
+                    rebuilder.give_up().await;
+                    Built::No
                 }
             }
         };
