@@ -311,7 +311,7 @@ async fn file_tools_give_every_old_field() {
 #[tokio::test]
 async fn background_tools_give_every_old_field() {
     let folder = tempfile::tempdir().unwrap();
-    let path = crate::jobs::slow_tmux(folder.path());
+    let path = crate::jobs::slow_answers(folder.path());
     let mut sshd = Sshd::builder().session_environment("PATH", &path).start();
     let client = serve(&[entry("box", &sshd)]).await;
     let marker = sshd.dir().join("up");

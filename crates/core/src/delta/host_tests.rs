@@ -54,6 +54,13 @@ fn stamp_of(path: &Path) -> String {
     )
 }
 
+/// Whether the link is cut behind what is sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Link {
+    Stands,
+    IsCut,
+}
+
 /// A host with an old file of which a new one is built.
 struct Host {
     home: TempDir,
@@ -97,24 +104,38 @@ impl Host {
         begin(&script, self.home.path(), None)
     }
 
-    /// What it tells of its old file, and how it goes when it is then sent these frames.
-    fn rebuild(&self, old: &[u8], frames: &[u8]) -> (Vec<u8>, Option<RebuildVerdict>) {
+    /// What it tells of its old file, and how it goes when it is then sent these frames. A file that was built gets
+    /// another name before the program ends, as it does in earnest.
+    fn rebuild(&self, old: &[u8], frames: &[u8], link: Link) -> (Vec<u8>, Option<RebuildVerdict>) {
         let mut child = self.begin(old);
         let mut output = child.stdout.take().unwrap();
-        let told = until(&mut output, format!("RSMCP:{}:end\n", mark()).as_bytes());
+        let told = until(&mut output, |told| {
+            told.ends_with(format!("RSMCP:{}:end\n", mark()).as_bytes())
+        });
         let mut input = child.stdin.take().unwrap();
         let frames = frames.to_vec();
         // It may end before it has read all of it.
-        let writer = std::thread::spawn(move || drop(input.write_all(&frames)));
-        let mut words = Vec::new();
-        output.read_to_end(&mut words).unwrap();
-        writer.join().unwrap();
+        let writer = std::thread::spawn(move || {
+            let _ = input.write_all(&frames);
+            (link == Link::Stands).then_some(input)
+        });
+        let words = until(&mut output, |words| parse_rebuild(&mark(), words).is_some());
+        let verdict = parse_rebuild(&mark(), &words);
+        if verdict == Some(RebuildVerdict::Done) {
+            fs::rename(self.new_file(), self.named_file()).unwrap();
+        }
+        drop(writer.join().unwrap());
         child.wait().unwrap();
-        (told, parse_rebuild(&mark(), &words))
+        assert!(!self.new_file().exists());
+        (told, verdict)
     }
 
-    fn verdict(&self, frames: &[u8]) -> Option<RebuildVerdict> {
-        self.rebuild(b"./old", frames).1
+    fn verdict(&self, frames: &[u8], link: Link) -> Option<RebuildVerdict> {
+        self.rebuild(b"./old", frames, link).1
+    }
+
+    fn named_file(&self) -> PathBuf {
+        self.home.path().join("named")
     }
 
     fn names(&self) -> usize {
@@ -122,10 +143,10 @@ impl Host {
     }
 }
 
-/// Reads up to these words, or up to the end.
-fn until(output: &mut impl Read, words: &[u8]) -> Vec<u8> {
+/// Reads until it is enough, or up to the end.
+fn until(output: &mut impl Read, is_enough: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let (mut told, mut buffer) = (Vec::new(), [0; 8192]);
-    while !told.ends_with(words) {
+    while !is_enough(&told) {
         match output.read(&mut buffer).unwrap() {
             0 => break,
             count => told.extend(&buffer[..count]),
@@ -149,7 +170,7 @@ fn host_tells_the_blocks_of_a_file_whatever_its_name() {
     let expected = said_of(&old, block.bytes(), &stamp_of(&path));
     let relative = [b"./", odd.as_slice()].concat();
     for name in [path.as_os_str().as_bytes(), &relative] {
-        assert!(host.rebuild(name, b"").0 == expected);
+        assert!(host.rebuild(name, b"", Link::IsCut).0 == expected);
     }
     // Longer than what is read at once, and not a whole number of it.
     let old = noise(9_000_001, 2);
@@ -157,7 +178,7 @@ fn host_tells_the_blocks_of_a_file_whatever_its_name() {
     let block = BlockLength::for_size(9_000_001).unwrap();
     let host = Host { block, ..host };
     let expected = said_of(&old, block.bytes(), &stamp_of(&path));
-    assert!(host.rebuild(&relative, b"").0 == expected);
+    assert!(host.rebuild(&relative, b"", Link::IsCut).0 == expected);
 }
 
 #[test]
@@ -173,7 +194,7 @@ fn host_that_cannot_open_the_old_file_says_so_and_makes_nothing() {
     let before = host.names();
     // What may never answer is not opened.
     for name in [b"./pipe".as_slice(), b"./none"] {
-        let (told, _) = host.rebuild(name, b"");
+        let (told, _) = host.rebuild(name, b"", Link::IsCut);
         assert_eq!(read(&told, block, 7).unwrap_err(), SignatureError::NoFile);
         assert_eq!(host.names(), before);
     }
@@ -233,9 +254,12 @@ fn host_builds_the_new_file() {
     let swapped = [&old[1_500_000..], &old[..1_500_000]].concat();
     for new in [moved, edited, longer, shorter, swapped, old.clone()] {
         let (host, whole) = sent(&old, &new);
-        assert_eq!(host.verdict(&whole), Some(RebuildVerdict::Done));
-        assert!(fs::read(host.new_file()).unwrap() == new);
-        let found = fs::metadata(host.new_file()).unwrap();
+        assert_eq!(
+            host.verdict(&whole, Link::Stands),
+            Some(RebuildVerdict::Done)
+        );
+        assert!(fs::read(host.named_file()).unwrap() == new);
+        let found = fs::metadata(host.named_file()).unwrap();
         assert_eq!(found.permissions().mode() & 0o7777, 0o751);
         assert_eq!(
             (found.mtime(), found.mtime_nsec()),
@@ -261,11 +285,14 @@ fn nothing_is_left_under_the_name_when_it_is_not_the_new_file() {
     let (old, new) = moved();
     let (host, whole) = sent(&old, &new);
     let is_refused = |frames: &[u8], verdict| {
-        assert_eq!(host.verdict(frames), Some(verdict));
-        assert!(!host.new_file().exists());
+        assert_eq!(host.verdict(frames, Link::Stands), Some(verdict));
     };
-    is_refused(&whole[..whole.len() - 1], RebuildVerdict::CutOff);
-    is_refused(b"", RebuildVerdict::CutOff);
+    let cut_off = Some(RebuildVerdict::CutOff);
+    assert_eq!(
+        host.verdict(&whole[..whole.len() - 1], Link::IsCut),
+        cut_off
+    );
+    assert_eq!(host.verdict(b"", Link::IsCut), cut_off);
     let beyond = copy_frame(2_999_000, 0, 5000);
     is_refused(&beyond, RebuildVerdict::NoOld);
     let too_far = copy_frame(0, 2_999_000, 5000);
@@ -298,7 +325,7 @@ fn what_stays_is_what_was_told_whatever_becomes_of_the_old_file() {
     let mut child = host.begin(b"./old");
     let mut output = child.stdout.take().unwrap();
     let end = format!("RSMCP:{}:end\n", mark());
-    let told = until(&mut output, end.as_bytes());
+    let told = until(&mut output, |told| told.ends_with(end.as_bytes()));
     assert!(read(&told, host.block, 1000).is_ok());
     // Nobody sees this by the time of the file: it is written through a map of it, or has its time set back.
     fs::write(host.old_file(), noise(5_000_000, 2)).unwrap();
@@ -321,11 +348,32 @@ fn host_that_cannot_write_on_says_so_at_once_and_leaves_nothing() {
     let mut child = host.begin(b"./old");
     let mut output = child.stdout.take().unwrap();
     // Its input stays open: nobody has told it to end.
-    let words = until(&mut output, b":rebuild:old\n");
+    let words = until(&mut output, |words| parse_rebuild(&mark(), words).is_some());
     assert_eq!(parse_rebuild(&mark(), &words), Some(RebuildVerdict::NoOld));
     assert!(!host.new_file().exists());
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+#[test]
+fn file_that_gets_no_name_goes_with_the_program() {
+    if !has_python() {
+        return;
+    }
+    let (old, new) = moved();
+    let (host, whole) = sent(&old, &new);
+    let mut child = host.begin(b"./old");
+    let mut input = child.stdin.take().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let end = format!("RSMCP:{}:end\n", mark());
+    until(&mut output, |told| told.ends_with(end.as_bytes()));
+    input.write_all(&whole).unwrap();
+    let words = until(&mut output, |words| parse_rebuild(&mark(), words).is_some());
+    assert_eq!(parse_rebuild(&mark(), &words), Some(RebuildVerdict::Done));
+    assert!(host.new_file().exists());
+    drop(input);
+    child.wait().unwrap();
+    assert!(!host.new_file().exists());
 }
 
 #[test]
@@ -338,7 +386,10 @@ fn link_that_has_the_name_of_the_new_file_is_replaced_and_not_followed() {
     let precious = host.home.path().join("precious");
     fs::write(&precious, "mine").unwrap();
     std::os::unix::fs::symlink(&precious, host.new_file()).unwrap();
-    assert_eq!(host.verdict(&whole), Some(RebuildVerdict::Done));
+    assert_eq!(
+        host.verdict(&whole, Link::Stands),
+        Some(RebuildVerdict::Done)
+    );
     assert_eq!(fs::read_to_string(&precious).unwrap(), "mine");
 }
 

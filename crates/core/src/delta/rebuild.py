@@ -153,6 +153,9 @@ def build():
         os.ftruncate(new, size)
     if os.fstat(new).st_size != size:
         raise Stop("size")
+    global made
+    found = os.fstat(new)
+    made = found.st_dev, found.st_ino
     os.fchmod(new, mode)
     os.utime(new, ns=(mtime, mtime))
     os.close(new)
@@ -176,30 +179,52 @@ except OSError:
         os.unlink(new_path)
     say("signature:none")
     sys.exit(1)
-say("signature:%d:%s" % (old_size, stamp().decode()))
 verdict = "ok"
 try:
+    say("signature:%d:%s" % (old_size, stamp().decode()))
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, broke_off)
     tell()
     build()
-    for number in (signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_IGN)
 except Stop as stop:
     verdict = stop.args[0]
 except OSError as error:
     verdict = "space" if is_space(error) else "failed:%d" % (error.errno or 0)
-for child in children:
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-if verdict != "ok":
-    # The space is free before anybody hears of it.
-    try:
+def clear():
+    # Those that are ended here have nothing more to say.
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+    while children:
+        os.kill(children[-1], signal.SIGKILL)
+        os.waitpid(children.pop(), 0)
+    if verdict != "ok":
+        # The space is free before anybody hears of it.
+        try:
+            os.unlink(new_path)
+            os.ftruncate(new, 0)
+        except OSError:
+            pass
+try:
+    clear()
+except Stop:
+    clear()
+try:
+    say("rebuild:" + verdict)
+except OSError:
+    pass
+# While it is open here, the old file costs nobody time who gives its name to the new one; it goes when this ends. A new
+# one that got no name by then goes too.
+def too_late(_number, _frame):
+    raise Stop("late")
+signal.signal(signal.SIGALRM, too_late)
+signal.alarm(600)
+try:
+    source.read(1)
+except Stop:
+    pass
+try:
+    found = os.lstat(new_path)
+    if verdict == "ok" and (found.st_dev, found.st_ino) == made:
         os.unlink(new_path)
-        os.ftruncate(new, 0)
-    except OSError:
-        pass
-say("rebuild:" + verdict)
-# While it is open here, the old file costs nobody time who gives its name to the new one; it goes when this ends.
-signal.alarm(60)
-source.read(1)
+except OSError:
+    pass

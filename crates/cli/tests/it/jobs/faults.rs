@@ -81,10 +81,10 @@ async fn f35_killed_server_leaves_a_job_that_never_began_or_runs_once(
     assert!(starts() <= 1);
 }
 
-/// A host whose tmux takes its time, so that a start can be cut off behind the launch.
-pub(crate) fn slow_tmux(folder: &Path) -> String {
-    let script = "#!/bin/sh\ncase $1 in new-session) sleep 3 ;; *) echo 'no server running' >&2 ;; esac\nexit 1\n";
-    let program = folder.join("tmux");
+/// A search path on which a start says late that its job has begun: it sleeps for a moment until that shows.
+pub(crate) fn slow_answers(folder: &Path) -> String {
+    let script = "#!/bin/sh\n[ \"$1\" != 0.001 ] || exec /bin/sleep 3\nexec /bin/sleep \"$@\"\n";
+    let program = folder.join("sleep");
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
@@ -95,7 +95,7 @@ pub(crate) fn slow_tmux(folder: &Path) -> String {
 async fn f35_lost_answer_of_a_start_is_recovered_and_nothing_starts_twice() {
     let folder = tempfile::tempdir().unwrap();
     let sshd = remote_sandbox_testkit::Sshd::builder()
-        .session_environment("PATH", &slow_tmux(folder.path()))
+        .session_environment("PATH", &slow_answers(folder.path()))
         .start();
     let client = crate::support::serve(&[entry("box", &sshd)]).await;
     let marker = sshd.dir().join("starts");

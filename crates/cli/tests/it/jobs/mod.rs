@@ -15,7 +15,7 @@ mod watch_logins;
 mod watchdog_status;
 mod watches;
 
-pub(crate) use faults::slow_tmux;
+pub(crate) use faults::slow_answers;
 
 use std::path::PathBuf;
 use std::time::Duration;
