@@ -203,6 +203,13 @@ async fn text(
             for (name, failure) in &done.failed {
                 notice(&format!("{name}: {}", failure.message));
             }
+            if done.held > 0 {
+                notice(&format!(
+                    "{} jobs stay: their watches have not told of their end yet, or resume them; \
+                     `remote-sandbox-mcp watchdog status` shows whether the watchdog runs",
+                    done.held
+                ));
+            }
             Ok(format!("{} jobs forgotten\n", done.forgotten.len()))
         }
         Action::Logs { .. } | Action::Attach { .. } => Ok(String::new()),

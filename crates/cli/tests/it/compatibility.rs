@@ -7,10 +7,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use remote_sandbox_testkit::wait::{free_port, wait_until};
-use remote_sandbox_testkit::{McpClient, Sshd, process};
+use remote_sandbox_testkit::{FaultProxy, McpClient, Sshd, process};
 use serde_json::{Map, Value, json};
 
-use crate::support::{builder, entry, exec, exec_with, one, ready, serve, serve_nothing, with};
+use crate::jobs::start_without_answer;
+use crate::support::{
+    builder, entry, entry_via, exec, exec_with, one, ready, serve, serve_nothing, with,
+};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -310,18 +313,13 @@ async fn file_tools_give_every_old_field() {
 
 #[tokio::test]
 async fn background_tools_give_every_old_field() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = crate::jobs::slow_answers(folder.path());
-    let mut sshd = Sshd::builder().session_environment("PATH", &path).start();
-    let client = serve(&[entry("box", &sshd)]).await;
+    let mut sshd = Sshd::start();
+    let proxy = FaultProxy::start(sshd.port()).await;
+    let client = serve(&[entry_via("box", &sshd, proxy.port())]).await;
     let marker = sshd.dir().join("up");
     let command = format!("touch {}; exit 3", marker.display());
-    let call = client
-        .start_call("exec_bash_background", json!({ "command": command }))
-        .await;
-    assert!(wait_until(LIMIT, || marker.exists()).await);
-    sshd.kill_sessions();
-    let started = client.wait_tool_reply(call, LIMIT * 2).await.unwrap().json;
+    let started = start_without_answer(&client, &proxy, &command, &marker).await;
+    let started = started.json;
     let refused = json!({"command": "true", "cwd": "/no/such/place"});
     let refused = client.call_tool("exec_bash_background", refused).await.json;
     let (session, watch) = (started["tmux_session"].clone(), started["watch_id"].clone());
@@ -336,6 +334,8 @@ async fn background_tools_give_every_old_field() {
         (&json!(3), &json!(false))
     );
     sshd.stop();
+    proxy.refuse().await;
+    proxy.drop_all();
     let lost = check(json!({"tmux_session": "unknown-one"})).await.json;
     let dark = check(json!({ "tmux_session": session })).await.json;
     assert_produced("check_background_task", &[ended, lost, dark]);

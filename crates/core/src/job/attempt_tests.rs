@@ -139,7 +139,7 @@ fn attempt_whose_start_broke_off_never_begins() {
             format!("{}\n", spec.nonce),
         )
         .unwrap();
-        fs::write(host.folder(&spec).join("starter"), "999999999 1\n").unwrap();
+        fs::write(host.folder(&spec).join("claim"), "999999999 1\n").unwrap();
         assert_eq!(
             host.refused(&spec),
             StartRefusal::Abandoned,
@@ -172,7 +172,7 @@ fn start_that_is_slow_loses_to_the_next_attempt_and_never_begins() {
     std::thread::scope(|scope| {
         let held = scope.spawn(|| host.start(&slow));
         until("the first one has its number", || {
-            host.folder(&slow).join("starter").exists()
+            host.folder(&slow).join("claim").exists()
         });
         let log = host.started(&next).log_file;
         host.write("go", "");

@@ -172,8 +172,12 @@ checkpoint_file() {
   [ $_rkind != file ] || blob checkpoint_text first_bytes "$_rpath" "$2"
 }
 
-# Finds the folder of the job that has claimed a session, whoever started it.
+# Finds the folder of the job that has a session, whoever started it.
 claimed_folder() {
+  # A job has the name that follows from its id without a claim; once it is over, another may choose that name.
+  own_folder "$1"
+  [ -z "$_rown" ] || _rdir=$_rown
+  [ -z "$_rown" ] || ! attempt_lives "$_rown" || return 0
   _rplace=$_rroot/claims/$_rboot/session-$1
   top_claim "$_rplace"
   [ "$_rtop" -gt 0 ] || return 0

@@ -23,7 +23,7 @@ claim_lives() {
   attempt_lives "$_rcdir"
 }
 
-# Sets _rtop to the highest number in a folder of claims.
+# Sets _rtop to the highest number in a folder of claims, or of attempts.
 top_claim() {
   _rtop=0
   for _rx in "$1"/*; do
@@ -31,6 +31,14 @@ top_claim() {
     case $_rx in '' | *[!0-9]*) continue ;; esac
     [ "$_rx" -le "$_rtop" ] || _rtop=$_rx
   done
+}
+
+# Sets _rown to the folder of the newest attempt of the job that has a session name by itself, without a claim.
+own_folder() {
+  _rown=
+  case $1 in bg-*[!0-9a-z]*) return ;; bg-?*) ;; *) return ;; esac
+  top_claim "$_rroot/jobs/job_${1#bg-}"
+  [ "$_rtop" = 0 ] || _rown=$_rroot/jobs/job_${1#bg-}/$_rtop
 }
 
 remove_claim() {

@@ -250,6 +250,15 @@ impl Next<'_> {
             JobState::Unknown {
                 reason: UnknownReason::OnlyTheLogSays(_),
             } => self.completed(sight),
+            // Whoever asked for it has had no answer, or a refusal, and will ask again: there is nothing to resume.
+            JobState::NotStarted
+                if self.history.phase == Phase::Watching && self.history.resumes == 0 =>
+            {
+                self.events.push(WatchEvent::Interrupted {
+                    state: sight.state.clone(),
+                });
+                self.end(WatchEnd::Completed);
+            }
             JobState::Lost { .. } | JobState::NotStarted => {
                 self.alarms(&sight.alarms);
                 self.gone(&sight.state);

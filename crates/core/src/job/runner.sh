@@ -7,15 +7,6 @@ _rpath=$PATH PATH=$6
 _rdir=$1 _rcwd=$2 _rlog=$3 _rshell=$4 _rmask=$5 _rmax=$7 _rname=$8 _rword=$9
 shift 9
 _rpause=$1
-# It comes up while the start is still arranged: this says whether there is one, and on which devices.
-_rgo= _rvisible= _rdevices=
-read -r _rgo _rvisible _rdevices && [ "$_rgo" = go ] || exit 1
-exec </dev/null
-if [ -n "$_rvisible" ]; then
-  export "$_rvisible=$_rdevices"
-  [ "$_rvisible" != CUDA_VISIBLE_DEVICES ] || export CUDA_DEVICE_ORDER=PCI_BUS_ID
-  [ "$_rvisible" != ROCR_VISIBLE_DEVICES ] || unset HIP_VISIBLE_DEVICES
-fi
 cd /
 umask 077
 
@@ -31,11 +22,23 @@ fi
 start_of $$ || _rstart=0
 # Without this record nobody could see or end it, so it does not begin.
 printf '%s %s %s %s %s\n' $$ "$_rstart" "$_rboot" $_rlead "$_rnode" >"$_rdir/process.$$" || { rm -f "$_rdir/process.$$"; exit 1; }
+# All this while the start is still arranged: now it is said whether there is one, and on which devices.
+_rgo= _rvisible= _rdevices=
+read -r _rgo _rvisible _rdevices && [ "$_rgo" = go ] || { rm -f "$_rdir/process.$$"; exit 1; }
+exec </dev/null
 take "$_rdir/process.$$" "$_rdir/process"
 _rx=$?
+# Whoever waits for this answers its caller; nobody reads the rest.
+[ $_rx != 0 ] || printf 'began\n'
+exec >/dev/null
 rm -f "$_rdir/process.$$"
 # Somebody made sure that this attempt never begins.
 [ $_rx = 0 ] || exit 1
+if [ -n "$_rvisible" ]; then
+  export "$_rvisible=$_rdevices"
+  [ "$_rvisible" != CUDA_VISIBLE_DEVICES ] || export CUDA_DEVICE_ORDER=PCI_BUS_ID
+  [ "$_rvisible" != ROCR_VISIBLE_DEVICES ] || unset HIP_VISIBLE_DEVICES
+fi
 
 _rrun() (
   _rown=
@@ -56,10 +59,20 @@ _rrun() (
   esac
 )
 
+# Writes down up to where the middle of the log is given back.
+tell_hole() {
+  if [ "$1" = $_rfirst ]; then
+    rm -f "$_rdir/hole"
+  else
+    printf '%s %s\n' $_rfirst "$1" >"$_rdir/hole.new" && mv "$_rdir/hole.new" "$_rdir/hole"
+  fi 2>/dev/null
+}
+
 # Keeps the log within its bound. The first quarter stays and so does the last half; what lies between is given back
 # to the disk, and every byte keeps its place.
 _rkeep() {
-  _rnap= _rpunched=$((_rmax / 4 / 4096 * 4096))
+  _rnap= _rfirst=$((_rmax / 4 / 4096 * 4096))
+  _rpunched=$_rfirst
   trap 'kill "$_rnap" 2>/dev/null; exit 0' TERM
   while :; do
     sleep "$_rpause" &
@@ -70,13 +83,14 @@ _rkeep() {
     _rsize=${5:-0}
     [ $((_rsize - _rpunched + _rmax / 4)) -gt "$_rmax" ] || continue
     _rto=$(((_rsize - _rmax / 2) / 4096 * 4096))
-    if fallocate -p -o $_rpunched -l $((_rto - _rpunched)) "$_rlog" 2>/dev/null; then
-      _rpunched=$_rto
-      { printf '%s %s\n' $((_rmax / 4 / 4096 * 4096)) $_rto >"$_rdir/hole.new" && mv "$_rdir/hole.new" "$_rdir/hole"; } 2>/dev/null
-    else
+    # Told before it is there: nobody takes zeros for what the command said.
+    tell_hole $_rto
+    fallocate -p -o $_rpunched -l $((_rto - _rpunched)) "$_rlog" 2>/dev/null || {
+      tell_hole $_rpunched
       : >"$_rdir/alarm"
       exit 0
-    fi
+    }
+    _rpunched=$_rto
   done
 }
 

@@ -154,7 +154,11 @@ pub fn start_script(spec: &JobSpec, mark: &RunToken) -> String {
     let mut script = String::with_capacity(command.len() + 16 * 1024);
     // The braces make `sh` read all of it before it runs any of it.
     let _ = writeln!(script, "{{\n_rm={mark}");
-    for part in [COMMON, TMUX, TELL, CLAIM] {
+    // What the runner and the view need too goes over the link once.
+    for (name, part) in [("_rcommon", COMMON), ("_rtools", TMUX)] {
+        let _ = writeln!(script, "{name}={}\neval \"${name}\"", quote(&bare(part)));
+    }
+    for part in [TELL, CLAIM] {
         script.push_str(&bare(part));
     }
     let gpus = match spec.gpus {
@@ -183,15 +187,18 @@ pub fn start_script(spec: &JobSpec, mark: &RunToken) -> String {
     );
     let shell = spec.run.shell().map_or("", |shell| shell);
     let _ = writeln!(script, "_rshell={}", quote(shell));
-    let runner = bare(COMMON) + &bare(TMUX) + &bare(RUNNER);
-    let viewer = bare(COMMON) + &bare(VIEWER);
     let _ = writeln!(
         script,
         "write_command() {{ printf %s {}; }}",
         quote(&command)
     );
-    let _ = writeln!(script, "write_runner() {{ printf %s {}; }}", quote(&runner));
-    let _ = writeln!(script, "write_viewer() {{ printf %s {}; }}", quote(&viewer));
+    for (name, common, part) in [
+        ("write_runner", "\"$_rcommon$_rtools\"", RUNNER),
+        ("write_viewer", "\"$_rcommon\"", VIEWER),
+    ] {
+        let text = quote(&bare(part));
+        let _ = writeln!(script, "{name}() {{ printf %s {common}{text}; }}");
+    }
     push_launch(&mut script, spec);
     script.push_str(&bare(START));
     script.push_str("}\n");
@@ -233,10 +240,15 @@ fn command_text(spec: &JobSpec) -> String {
     )
 }
 
-/// The call of the runner, written down before the caller's variables are set.
+/// The call of the runner, written down before the caller's variables are set. Its shell comes up before there is a
+/// runner: the first line it reads makes it one. bash, under whichever name, reads only this line of its script, and says
+/// which signal ended a command only when it reads one; other shells would read what follows, too.
 const RUNNER_CALL: &str = "\
 set -- \"$_rdir/runner\" \"$_rdir\" \"$_rcwd\" \"$_rlog\" \"$_rshell\" \"$_rmask\" \"$PATH\" \"$_rmax\" \"$_rname\" \"$_rid.$_rn\" \"$_rpause\"
-case $_rsh in */bash) set -- \"$_rsh\" --norc --posix \"$@\";; *) set -- \"$_rsh\" \"$@\";; esac
+case ${BASH_VERSION:+bash}$_rsh in
+bash* | */bash) set -- \"$_rsh\" --norc --posix -s \"$@\";;
+*) set -- \"$_rsh\" -c 'read -r _rgo && eval \"$_rgo\"' sh \"$@\";;
+esac
 set_variables
 ";
 
@@ -253,7 +265,7 @@ case $_rsetsid in
 */perl) set -- \"$_rsetsid\" -e 'use POSIX; POSIX::setsid(); exec @ARGV' \"$@\";;
 ?*) set -- \"$_rsetsid\" \"$@\";;
 esac
-_rwait='\"$@\" >/dev/null 2>&1 | kill -KILL $$'
+_rwait='exec 3>&1; \"$@\" >&3 3>&- | kill -KILL $$'
 case $_rsh in */bash) exec \"$_rsh\" --norc --posix -c \"$_rwait\" sh \"$@\";; esac
 exec \"$_rsh\" -c \"$_rwait\" sh \"$@\"
 ";

@@ -1,8 +1,8 @@
 # Starts one attempt of a job. Given above: _rm mark, _rid job, _rn attempt, _rnonce, _rname session, _rnamed (yes when
 # somebody chose that name), _rcwd, _rlog, _rmax, _rgpus, _rshell, _rpause; and the functions write_command,
 # write_runner, write_viewer, launch and launch_apart. Whoever calls waits for the end of this: it starts as few
-# programs as it can, and what takes long goes on beside the rest. The runner begins when it reads a word from us, and
-# never when there is none; the view of the log is made when all is said.
+# programs as it can, and what takes long goes on beside the rest. The runner comes up at once, begins when it reads a
+# word from us, and never when there is none; the view of the log is made when all is said.
 exec </dev/null
 _rjob=$_rroot/jobs/$_rid _rdir=$_rroot/jobs/$_rid/$_rn
 _rowned= _rmadelog= _rmadefrom= _rclaims= _rdevices= _rvendor= _rspeaks= _rasking=
@@ -11,21 +11,20 @@ _rnl='
 start_of $$
 _rself=$_rstart
 
-# Removes a folder and those above it, as far as they are empty, up to one that was there before.
+# Removes a folder and those above it, as far as they are empty, up to one that was there before. Some may never have been
+# made, and one that is named by two dots is named again by what stands before them.
 remove_up_to() {
   _rx=$1
   while [ -n "$_rx" ] && [ "$_rx" != "$2" ] && [ "$_rx" != / ]; do
-    rmdir "$_rx" 2>/dev/null || break
+    case $_rx in */..) ;; *) rmdir "$_rx" 2>/dev/null || [ ! -d "$_rx" ] || break ;; esac
     _rx=${_rx%/*}
   done
 }
 
-# Says to the runner how it goes on; it may be gone.
+# Says to the runner how it goes on, for the last time; it may be gone.
 tell_runner() {
-  trap '' PIPE
   printf '%s\n' "$*" >&6
   exec 6>&-
-  trap - PIPE
   _rspeaks=
 }
 
@@ -41,7 +40,7 @@ remove_folder() {
 }
 
 refuse() {
-  [ -z "$_rspeaks" ] || tell_runner no 2>/dev/null
+  [ -z "$_rspeaks" ] || tell_runner exit 2>/dev/null
   # It would still write into the folder that goes.
   [ -z "$_rasking" ] || wait $_rasking
   release_claims
@@ -67,7 +66,7 @@ refuse_write() {
 
 starter_lives() {
   _rp= _rs=
-  [ ! -f "$_rdir/starter" ] || read -r _rp _rs <"$_rdir/starter"
+  [ ! -f "$_rdir/claim" ] || read -r _rx _rx _rp _rs <"$_rdir/claim"
   start_of "$_rp" && [ "$_rstart" = "$_rs" ]
 }
 
@@ -101,7 +100,7 @@ ask_tmux() {
     export LC_ALL
     bounded 5 tmux list-sessions -F '#{session_name}' >"$_rdir/sessions" 2>&1
     printf '%s\n' $? >"$_rdir/asked"
-  ) >/dev/null 2>&1 5>&- 6>&- &
+  ) >/dev/null 2>&1 6>&- &
   _rasking=$!
 }
 
@@ -141,6 +140,7 @@ settle_name() {
 show() {
   # First the answer and the job: tmux would take the processor from them.
   nap 0.02
+  write_viewer >"$_rdir/viewer" || return
   _rwhose=
   [ -n "$_rnamed" ] || _rwhose=$(shown_in "$_rname")
   # That of an earlier attempt, which is over.
@@ -150,19 +150,12 @@ show() {
     set-option -t "=$_rname:" remain-on-exit off
 }
 
-# Waits for a file, so many fiftieths of a second. It mostly takes some thousandths; looking without a pause would take
-# the processor from what is waited for.
-await() {
+# Waits for the runner to pass its gate. It mostly has by the time of the second look; looking without a pause would take
+# the processor from it.
+await_runner() {
   _rtry=0
-  while [ ! -s "$1" ] && [ $_rtry -lt 20 ]; do
-    nap 0.001
-    _rtry=$((_rtry + 1))
-  done
-  _rtry=0
-  while [ ! -s "$1" ] && [ $_rtry -lt "$2" ]; do
-    nap 0.02
-    _rtry=$((_rtry + 1))
-  done
+  while [ ! -s "$_rdir/process" ] && [ $_rtry -lt 4 ]; do nap 0.005; _rtry=$((_rtry + 1)); done
+  while [ ! -s "$_rdir/process" ] && [ $_rtry -lt 504 ]; do nap 0.02; _rtry=$((_rtry + 1)); done
 }
 
 # No attempt may run beside another one. What has not begun by now never will.
@@ -212,60 +205,92 @@ case $_rshell in
 esac
 umask 077
 
-[ -d "$_rjob" ] || _rx=$(LC_ALL=C; export LC_ALL; exec mkdir -p "$_rjob" 2>&1) || refuse_write home "$_rx"
-if ! mkdir "$_rdir" 2>/dev/null; then
-  [ -d "$_rdir" ] || refuse_write home "$(LC_ALL=C mkdir "$_rdir" 2>&1)"
-  taken
-fi
-_rowned=yes
-# In this order: whoever reads the nonce finds out who starts it, and can make it void also when the disk is full by then.
-{ printf '%s %s\n' $$ "$_rself" >"$_rdir/starter" && printf 'void\n' >"$_rdir/void" &&
-  printf '%s %s %s %s\n' "$_rid" "$_rn" $$ "$_rself" >"$_rdir/claim" &&
-  printf '%s\n' "$_rnonce" >"$_rdir/nonce"; } 2>/dev/null || refuse space "$_rdir"
-settle_others
-
-# The log: made with the user's own mask, and opened once before anything is started.
 case $_rlog in
 '') _rlog=$_rcwd/.codex_logs/$_rname.log ;;
 /*) ;;
 *) _rlog=$_rcwd/$_rlog ;;
 esac
-[ ! -e "$_rlog" ] || [ -f "$_rlog" ] || refuse log "not a file: $_rlog"
-_rmadefrom=${_rlog%/*}
-while [ -n "$_rmadefrom" ] && [ ! -d "$_rmadefrom" ]; do _rmadefrom=${_rmadefrom%/*}; done
-[ -d "${_rlog%/*}/" ] || _rx=$(umask "$_rmask"; LC_ALL=C mkdir -p "${_rlog%/*}/" 2>&1) || refuse_write log "$_rx"
-[ -e "$_rlog" ] || _rmadelog=yes
-umask "$_rmask"
-printf '' 2>/dev/null >>"$_rlog" || { _rx=$( { LC_ALL=C; : >>"$_rlog"; } 2>&1 ) || refuse_write log "$_rx"; }
-umask 077
-[ -f "$_rlog" ] || refuse log "not a file: $_rlog"
-_roffset=0
-if [ -s "$_rlog" ]; then
-  set -- $(ls -lnLd "$_rlog" 2>/dev/null)
-  _roffset=${5:-0}
-fi
 
-{ write_command >"$_rdir/command" && write_runner >"$_rdir/runner" && write_viewer >"$_rdir/viewer"; } 2>/dev/null ||
-  refuse space "$_rdir"
+# The folder of the attempt, which one of several gets. That of a new job is made with it; where two do so at once, and
+# each makes one of them, nobody has it.
+take_folder() {
+  [ -d "$_rroot/jobs" ] || _rx=$(LC_ALL=C; export LC_ALL; exec mkdir -p "$_rroot/jobs" 2>&1) || refuse_write home "$_rx"
+  set -- "$_rdir"
+  [ -d "$_rjob" ] || set -- "$_rjob" "$_rdir"
+  _rx=$(LC_ALL=C; export LC_ALL; exec mkdir "$@" 2>&1) || {
+    [ -d "$_rdir" ] || refuse_write home "$_rx"
+    taken
+  }
+  _rowned=yes
+  # In this order: whoever reads the nonce finds out who starts it, and can make it void also when the disk is full by then.
+  { printf '%s %s %s %s\n' "$_rid" "$_rn" $$ "$_rself" >"$_rdir/claim" && printf 'void\n' >"$_rdir/void" &&
+    printf '%s\n' "$_rnonce" >"$_rdir/nonce"; } 2>/dev/null || refuse space "$_rdir"
+}
 
-arrange() {
-  exec 6>&1 1>&5 5>&-
-  _rspeaks=yes
-  # The session name. Also one that nobody chose: by its claim others find the job when there is no view of it.
-  [ "$_rtmux" = - ] || [ -z "$_rnamed" ] || ask_tmux
+# The log: made with the user's own mask, and opened once before anything is started.
+open_log() {
+  [ ! -e "$_rlog" ] || [ -f "$_rlog" ] || refuse log "not a file: $_rlog"
+  _rmadefrom=${_rlog%/*}
+  while [ -n "$_rmadefrom" ] && [ ! -d "$_rmadefrom" ]; do _rmadefrom=${_rmadefrom%/*}; done
+  [ -d "${_rlog%/*}/" ] || _rx=$(umask "$_rmask"; LC_ALL=C mkdir -p "${_rlog%/*}/" 2>&1) || refuse_write log "$_rx"
+  [ -e "$_rlog" ] || _rmadelog=yes
+  umask "$_rmask"
+  printf '' 2>/dev/null >>"$_rlog" || { _rx=$( { LC_ALL=C; : >>"$_rlog"; } 2>&1 ) || refuse_write log "$_rx"; }
+  umask 077
+  [ -f "$_rlog" ] || refuse log "not a file: $_rlog"
+  _roffset=0
+  if [ -s "$_rlog" ]; then
+    set -- $(ls -lnLd "$_rlog" 2>/dev/null)
+    _roffset=${5:-0}
+  fi
+}
+
+# Claims the session name that somebody chose; the one that a job has by itself is nobody else's, unless somebody has
+# chosen it since.
+take_name() {
+  [ -n "$_rnamed" ] || [ -d "$_rroot/claims/$_rboot/session-$_rname" ] || return 0
+  _rnamed=yes
+  [ "$_rtmux" = - ] || ask_tmux
   claim "session-$_rname" || refuse "session:$_rheld" ''
   _rclaims=" session-$_rname/$_rmine"
-  [ "$_rtmux" = - ] || [ -z "$_rnamed" ] || settle_name
+  own_folder "$_rname"
+  [ -z "$_rown" ] || ! attempt_lives "$_rown" || { _rx=${_rown%/*} && refuse "session:${_rx##*/}" ''; }
+  [ "$_rtmux" = - ] || settle_name
+}
 
-  if [ "$_rgpus" != 0 ]; then
-    _rkept=$_rclaims
-    take_gpus || {
-      _rclaims=$_rkept
-      [ -z "$_rbroken" ] || [ $_rall != 0 ] || refuse "gputool:$_rbroken" "$_rwhy"
-      refuse "gpus:$_rfreeall:$_rall" ''
-    }
-    _rclaims="$_rkept $_rclaims"
-  fi
+# Claims as many GPUs as are wished for, and sets _rvisible to the variable that tells them to programs.
+take_devices() {
+  _rvisible=
+  [ "$_rgpus" != 0 ] || return 0
+  _rkept=$_rclaims
+  take_gpus || {
+    _rclaims=$_rkept
+    [ -z "$_rbroken" ] || [ $_rall != 0 ] || refuse "gputool:$_rbroken" "$_rwhy"
+    refuse "gpus:$_rfreeall:$_rall" ''
+  }
+  _rclaims="$_rkept $_rclaims"
+  case $_rvendor in
+  nvidia) _rvisible=CUDA_VISIBLE_DEVICES ;;
+  # The other variable of AMD counts only what this one has left.
+  amd) _rvisible=ROCR_VISIBLE_DEVICES ;;
+  ascend) _rvisible=ASCEND_RT_VISIBLE_DEVICES ;;
+  esac
+}
+
+# Arranges all that the runner needs, which comes up meanwhile and reads what this prints. Speaks only when it does not
+# begin.
+arrange() {
+  exec 6>&1 1>&5 5>&- 7>&-
+  trap '' PIPE
+  _rspeaks=yes
+  take_folder
+  write_runner 2>/dev/null >"$_rdir/runner" || refuse space "$_rdir"
+  printf '%s\n' '_rx=$1; shift; . "$_rx"' 2>/dev/null >&6
+  settle_others
+  open_log
+  write_command 2>/dev/null >"$_rdir/command" || refuse space "$_rdir"
+  take_name
+  take_devices
 
   # Room for the record of the end, which must be written also when the disk is full by then.
   { printf '%512s\n' '' >"$_rdir/exit.new" && {
@@ -274,16 +299,8 @@ arrange() {
   } >"$_rdir/record"; } 2>/dev/null || refuse_write space "$_rdir"
   [ -s "$_rdir/record" ] || refuse space "$_rdir"
 
-  _rvisible=
-  case $_rvendor in
-  nvidia) _rvisible=CUDA_VISIBLE_DEVICES ;;
-  # The other variable of AMD counts only what this one has left.
-  amd) _rvisible=ROCR_VISIBLE_DEVICES ;;
-  ascend) _rvisible=ASCEND_RT_VISIBLE_DEVICES ;;
-  esac
-
   tell_runner go "$_rvisible" "$_rdevices" 2>/dev/null
-  await "$_rdir/process" 500
+  await_runner
   if [ ! -e "$_rdir/process" ]; then
     void_attempt "$_rdir"
     case $? in
@@ -295,6 +312,14 @@ arrange() {
   fi
   read -r _rx <"$_rdir/process"
   [ "$_rx" != void ] || { _rowned=; refuse abandoned ''; }
+}
+
+# Says that the attempt runs, when its runner says so.
+hear() {
+  exec >&5 5>&-
+  _rx=
+  read -r _rx
+  [ "$_rx" = began ] || exit 0
   _rview=no
   if [ "$_rtmux" != - ]; then
     _rview=later
@@ -305,5 +330,9 @@ arrange() {
 }
 
 exec 5>&1
-arrange | { launch_apart || launch; } >/dev/null 2>&1 5>&-
+{
+  exec 7>&1
+  # In parentheses: zsh would end with the shell that the launch ends.
+  arrange | { launch_apart || (launch; :); } >&7 2>/dev/null 5>&- 7>&-
+} | hear
 exit 0

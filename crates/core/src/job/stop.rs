@@ -174,15 +174,21 @@ pub fn parse_stop(mark: &RunToken, answer: &[u8]) -> Option<StopVerdict> {
 fn report(mark: &RunToken, answer: &[u8]) -> StopReport {
     let (seen, _) = processes(&format!("{mark}.found"), answer);
     let (survivors, found) = processes(&format!("{mark}.ended"), answer);
-    let ended = seen
+    let is_whole = seen.len() < LISTED && survivors.len() < LISTED;
+    let ended: Vec<Survivor> = seen
         .into_iter()
         .filter(|process| survivors.iter().all(|other| other.pid != process.pid))
         .collect();
+    // What comes up while they end, as the last programs of a runner do, was no part of the job.
+    let listed = u32::try_from(ended.len() + survivors.len()).unwrap_or(u32::MAX);
     StopReport {
-        ended,
-        found: found.unwrap_or(0),
-        survivors,
+        found: match found {
+            Some(_) if is_whole => listed,
+            found => found.unwrap_or(0),
+        },
         is_blind: found.is_none(),
+        ended,
+        survivors,
     }
 }
 

@@ -29,6 +29,8 @@ pub struct PruneReport {
     pub forgotten: Vec<JobId>,
     /// Sandboxes that could not be asked, and why; their jobs stay.
     pub failed: Vec<(String, Failure)>,
+    /// How many stay because a watch still has something to tell or to do about them.
+    pub held: u64,
 }
 
 impl Engine {
@@ -48,7 +50,13 @@ impl Engine {
         for row in rows.await? {
             by_sandbox.entry(row.sandbox.clone()).or_default().push(row);
         }
-        let mut report = PruneReport::default();
+        let held = self
+            .store()
+            .held_jobs(context.principal.as_str(), sandbox, before);
+        let mut report = PruneReport {
+            held: held.await?,
+            ..PruneReport::default()
+        };
         for (name, rows) in by_sandbox {
             let pruned = match self.sandbox(Some(&name)) {
                 Ok(sandbox) => prune(self.store(), sandbox.as_ref(), &rows).await,

@@ -89,7 +89,12 @@ impl Engine {
         let (entry, warning) = (done.entry, done.warning);
         let done = done.carried_out;
         self.forget_old_jobs(sandbox.clone());
-        let row = store.job(&row.id, principal).await?.unwrap_or(row);
+        let unwritten = done.unwritten.map(|failure| unwritten(&row, &failure));
+        // What runs is answered as such, also when the store has failed since.
+        let row = match store.job(&row.id, principal).await {
+            Ok(Some(noted)) if unwritten.is_none() => noted,
+            _ => job::as_started(row, &done.started),
+        };
         let ensure = request.watch.as_ref().map(|order| order.ensure_watchdog);
         let (login, watchdog_warning) = tokio::join!(
             self.login_warning(&name, entry.as_deref()),
@@ -109,7 +114,7 @@ impl Engine {
             is_recovered: done.is_recovered,
             has_viewer: done.started.has_viewer,
             notes,
-            warnings: warning.into_iter().chain(login).collect(),
+            warnings: unwritten.into_iter().chain(warning).chain(login).collect(),
             watchdog_warning,
         })
     }
@@ -334,6 +339,15 @@ fn job_spec(request: &JobRequest) -> Result<JobSpec, JobSpecError> {
 /// What a caller is told who wants something done at events that the user does not allow.
 pub(super) fn refused(refusal: &PolicyRefusal) -> Failure {
     Failure::new(Code::PolicyDenied, refusal.to_string()).hint(refusal.hint())
+}
+
+/// The warning about a job that runs, which the store does not know yet.
+fn unwritten(row: &JobRow, failure: &Failure) -> String {
+    format!(
+        "job `{}` runs, but that could not be written down here ({}); do not start it again: \
+         check_background_task finds it once the store can be written",
+        row.id, failure.message
+    )
 }
 
 fn elsewhere(row: &JobRow, node: &str, here: &str) -> Failure {

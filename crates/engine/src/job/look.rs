@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::job::{
-    JobState, KnownAttempt, LogPart, Look, Observation, Sighting, VoidVerdict, adopt_script,
-    check_script, judge, parse_adopt, parse_check, parse_void, void_script,
+    JobStarted, JobState, KnownAttempt, LogPart, Look, Observation, Sighting, VoidVerdict,
+    adopt_script, check_script, judge, parse_adopt, parse_check, parse_void, void_script,
 };
 
 use super::start::{START_LIMIT, started_job};
 use super::{mark, target, wordless};
 use crate::clock;
 use crate::sandbox::Sandbox;
-use crate::store::{JobRow, Store};
+use crate::store::{JobRow, StartedJob, Store};
 use crate::transfer::process::is_alive;
 
 /// How long one look may take.
@@ -254,31 +254,54 @@ pub(crate) fn is_abandoned(store: &Store, row: &JobRow) -> bool {
 }
 
 /// Makes sure that an attempt which has not begun never does.
-async fn bar(sandbox: &dyn Sandbox, row: &JobRow) -> Result<VoidVerdict, Failure> {
+pub(super) async fn bar(sandbox: &dyn Sandbox, row: &JobRow) -> Result<VoidVerdict, Failure> {
     let mark = mark();
     let script = void_script(&target(row), &mark);
     let answer = sandbox.ask(script, LOOK_LIMIT).await?;
     parse_void(&mark, &answer).ok_or_else(|| wordless(&row.sandbox, "the answer broke off"))
 }
 
-/// Asks the host what it did about a start whose answer was lost, and writes that down.
-async fn adopt(store: &Store, sandbox: &dyn Sandbox, row: &mut JobRow) -> Result<(), Failure> {
+/// Asks the host what it did about a start whose answer was lost.
+pub(super) async fn what_was_started(
+    sandbox: &dyn Sandbox,
+    row: &JobRow,
+) -> Result<Option<JobStarted>, Failure> {
     let mark = mark();
     let script = adopt_script(&target(row), &mark);
     let answer = sandbox.ask(script, LOOK_LIMIT).await?;
-    if let Some(started) = parse_adopt(&mark, &answer) {
+    Ok(parse_adopt(&mark, &answer))
+}
+
+/// Asks for that, and writes it down.
+async fn adopt(store: &Store, sandbox: &dyn Sandbox, row: &mut JobRow) -> Result<(), Failure> {
+    if let Some(started) = what_was_started(sandbox, row).await? {
         let kept = started_job(&started);
         let (id, number) = (&row.id, row.attempt.number);
         if store.note_job_started(id, number, kept.clone()).await? {
             row.attempt.state = JobState::Running;
-            row.attempt.process = Some(kept.process);
+            row.attempt.process = Some(kept.process.clone());
             row.attempt.log_offset = Some(kept.log_offset);
         }
-        row.log_file = kept.log_file;
-        row.cwd = Some(kept.cwd);
-        row.gpus = kept.gpus;
+        place(row, kept);
     }
     Ok(())
+}
+
+/// Where a job is, as its host says.
+fn place(row: &mut JobRow, started: StartedJob) {
+    row.log_file = started.log_file;
+    row.cwd = Some(started.cwd);
+    row.gpus = started.gpus;
+}
+
+/// The row of a job that has started, as it is when it cannot be read again.
+pub(crate) fn as_started(mut row: JobRow, started: &JobStarted) -> JobRow {
+    let kept = started_job(started);
+    row.attempt.state = JobState::Running;
+    row.attempt.process = Some(kept.process.clone());
+    row.attempt.log_offset = Some(kept.log_offset);
+    place(&mut row, kept);
+    row
 }
 
 async fn note(

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use look::{
-    Seen, ask_within, glance, is_abandoned, is_there, look_at, look_at_foreign, settle,
+    Seen, as_started, ask_within, glance, is_abandoned, is_there, look_at, look_at_foreign, settle,
     state_of_foreign,
 };
 pub(crate) use resume::{Resumed, carry_out_resume, resume_order};

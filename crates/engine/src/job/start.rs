@@ -5,11 +5,12 @@ use std::time::Duration;
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::job::{
     AttemptNumber, ClaimedGpus, GpuWish, JobSpec, JobStarted, Nonce, StartRefusal, StartVerdict,
-    parse_start, start_last_words, start_script,
+    VoidVerdict, parse_start, start_last_words, start_script,
 };
 use remote_sandbox_core::probe::GpuVendor;
 use remote_sandbox_core::secret::Mask;
 
+use super::look::{bar, what_was_started};
 use super::{JobOrder, JobRequest, mark};
 use crate::clock;
 use crate::failpoint;
@@ -107,6 +108,18 @@ pub(crate) struct CarriedOut {
     pub(crate) started: JobStarted,
     /// Whether its first answer was lost.
     pub(crate) is_recovered: bool,
+    /// Why it could not be written down here, when that failed; the next look at the job does it.
+    pub(crate) unwritten: Option<Failure>,
+}
+
+impl CarriedOut {
+    fn new(started: JobStarted, is_recovered: bool) -> Self {
+        CarriedOut {
+            started,
+            is_recovered,
+            unwritten: None,
+        }
+    }
 }
 
 /// Has the host carry out a start that is written down. After a failure the row is gone where it is certain that
@@ -119,12 +132,12 @@ pub(crate) async fn carry_out(
 ) -> Result<CarriedOut, Failure> {
     let until = clock::instant() + START_LIMIT;
     match send_within(sandbox, row, spec, until, Sending::First).await {
-        Ok(done) => {
+        Ok(mut done) => {
             failpoint::reached("job_launched");
             let started = started_job(&done.started);
-            store
-                .note_job_started(&row.id, row.attempt.number, started)
-                .await?;
+            let noted = store.note_job_started(&row.id, row.attempt.number, started);
+            // It runs, whatever becomes of the note, and whoever is told otherwise starts it again.
+            done.unwritten = noted.await.err().map(Failure::from);
             failpoint::reached("job_unanswered");
             Ok(done)
         }
@@ -133,12 +146,17 @@ pub(crate) async fn carry_out(
             | Unstarted::Abandoned(failure)
             | Unstarted::Taken { failure, .. },
         ) => {
-            store.forget_job(&row.id).await?;
+            // A row that cannot be removed now is settled by whoever looks; the caller has to hear what the host said.
+            if let Err(error) = store.forget_job(&row.id).await {
+                tracing::warn!(%error, job = %row.id, "a job that was not started could not be forgotten");
+            }
             Err(failure)
         }
         Err(Unstarted::Unclear(failure)) => {
-            // From now on whoever looks may settle it.
-            store.note_starter_gone(&row.id, row.attempt.number).await?;
+            // From now on whoever looks may settle it; without this note they wait until it is certainly over.
+            if let Err(error) = store.note_starter_gone(&row.id, row.attempt.number).await {
+                tracing::warn!(%error, job = %row.id, "an unclear start could not be noted");
+            }
             Err(unclear(row, &failure))
         }
     }
@@ -182,7 +200,7 @@ pub(super) async fn send_within(
     until: tokio::time::Instant,
     sending: Sending,
 ) -> Result<CarriedOut, Unstarted> {
-    let sent = tokio::time::timeout_at(until, send(sandbox, spec, sending)).await;
+    let sent = tokio::time::timeout_at(until, send(sandbox, row, spec, sending)).await;
     sent.unwrap_or_else(|_| {
         let text = format!("sandbox `{}` did not answer in time", row.sandbox);
         Err(Unstarted::Unclear(Failure::new(Code::TimedOut, text)))
@@ -191,6 +209,7 @@ pub(super) async fn send_within(
 
 async fn send(
     sandbox: &dyn Sandbox,
+    row: &JobRow,
     spec: &JobSpec,
     sending: Sending,
 ) -> Result<CarriedOut, Unstarted> {
@@ -205,23 +224,20 @@ async fn send(
         let failure = match sent.await {
             Ok(answer) => match parse_start(&mark, &answer) {
                 Ok(StartVerdict::Started(started)) => {
-                    return Ok(CarriedOut {
-                        started,
-                        is_recovered,
-                    });
+                    return Ok(CarriedOut::new(started, is_recovered));
                 }
                 Ok(StartVerdict::StartedBefore(started)) => {
-                    return Ok(CarriedOut {
-                        started,
-                        is_recovered: true,
-                    });
+                    return Ok(CarriedOut::new(started, true));
                 }
                 Ok(StartVerdict::Refused(StartRefusal::StillStarting)) => {
                     Failure::new(Code::Busy, "the start is still being carried out")
                 }
                 Ok(StartVerdict::Refused(refusal)) => {
-                    let failure = refused(sandbox, spec, &refusal);
-                    return Err(unstarted(refusal, failure));
+                    let refusal = unstarted(&refusal, refused(sandbox, spec, &refusal));
+                    return match is_recovered {
+                        true => judge_refusal(sandbox, row, refusal).await,
+                        false => Err(refusal),
+                    };
                 }
                 Err(error) => {
                     super::wordless(sandbox.description().name.as_str(), &error.to_string())
@@ -240,22 +256,47 @@ async fn send(
     }
 }
 
-fn unstarted(refusal: StartRefusal, failure: Failure) -> Unstarted {
+fn unstarted(refusal: &StartRefusal, failure: Failure) -> Unstarted {
     match refusal {
         StartRefusal::AttemptTaken { attempt, holder } => Unstarted::Taken {
             failure,
-            attempt,
-            holder,
+            attempt: *attempt,
+            holder: holder.clone(),
             is_live: false,
         },
         StartRefusal::AttemptLive { attempt, holder } => Unstarted::Taken {
             failure,
-            attempt,
-            holder,
+            attempt: *attempt,
+            holder: holder.clone(),
             is_live: true,
         },
         StartRefusal::Abandoned => Unstarted::Abandoned(failure),
         _ => Unstarted::Certain(failure),
+    }
+}
+
+/// What a refusal means when an earlier sending may have been carried out, or still be. This one may have failed for
+/// what that one did: its job has moved its own folder, say, or it stopped right behind taking the number.
+async fn judge_refusal(
+    sandbox: &dyn Sandbox,
+    row: &JobRow,
+    refusal: Unstarted,
+) -> Result<CarriedOut, Unstarted> {
+    let (Unstarted::Certain(failure)
+    | Unstarted::Taken { failure, .. }
+    | Unstarted::Abandoned(failure)
+    | Unstarted::Unclear(failure)) = &refusal;
+    let unclear = Unstarted::Unclear(failure.clone());
+    if matches!(refusal, Unstarted::Abandoned(_) | Unstarted::Unclear(_)) {
+        return Err(refusal);
+    }
+    match bar(sandbox, row).await {
+        Ok(VoidVerdict::NeverBegan | VoidVerdict::NotOurs) => Err(refusal),
+        Ok(VoidVerdict::Began) => match what_was_started(sandbox, row).await {
+            Ok(Some(started)) => Ok(CarriedOut::new(started, true)),
+            Ok(None) | Err(_) => Err(unclear),
+        },
+        Ok(VoidVerdict::Unwritable) | Err(_) => Err(unclear),
     }
 }
 

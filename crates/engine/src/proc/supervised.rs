@@ -1,6 +1,7 @@
 //! Processes that are started with descriptors of somebody else, in a session of their own.
 
 use std::ffi::OsString;
+use std::io::PipeWriter;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Stdio;
@@ -85,6 +86,29 @@ pub(super) fn begin_session(command: &mut Command) {
             Ok(())
         });
     }
+}
+
+/// Has a program begin a session of its own, with no descriptor but the standard ones, in a process that no living one
+/// is the parent of; its number is told through a pipe.
+pub(super) fn begin_session_apart(command: &mut Command, teller: PipeWriter) {
+    #[expect(
+        unsafe_code,
+        reason = "the standard library offers no other way to fork"
+    )]
+    // SAFETY: only single system calls, which allocate nothing and take no lock; the process has one thread here.
+    unsafe {
+        command.pre_exec(move || {
+            match libc::fork() {
+                -1 => return Err(std::io::Error::last_os_error()),
+                0 => {}
+                _ => libc::_exit(0),
+            }
+            let number = rustix::process::getpid().as_raw_nonzero().get();
+            rustix::io::write(&teller, &number.to_ne_bytes())?;
+            Ok(())
+        });
+    }
+    begin_session(command);
 }
 
 /// Starts a program that lives on, in a group of its own, with nothing of our environment and no

@@ -138,10 +138,9 @@ impl Service {
                 Err(error) => return Err(ServiceError::Start(error)),
             }
         };
-        let mark = started.pid().and_then(process::mark_of);
+        let mark = process::mark_of(started.pid());
         // It is told nothing; its input is closed.
         let _ = started.tell(&[]).await;
-        started.reap_later();
         mark.ok_or_else(|| self.ended())
     }
 

@@ -107,7 +107,9 @@ async fn jobs_come_newest_first_and_the_old_ones_are_found() {
             .unwrap()
             .is_empty()
     );
-    let age = |number: u8, ended: i64| {
+    let now = u64::try_from(crate::clock::wall().as_millis()).unwrap() - 10_000;
+    let age = |number: u8, ended: u64| {
+        let ended = i64::try_from(now + ended).unwrap();
         store.commit(move |transaction| {
             let change = "UPDATE attempts SET ended = ?2 WHERE job = ?1";
             transaction.execute(change, params![id(number).as_str(), ended])
@@ -124,7 +126,7 @@ async fn jobs_come_newest_first_and_the_old_ones_are_found() {
             store.commit(move |transaction| transaction.execute(watched, [id(number).as_str()]));
         over.await.unwrap();
     }
-    let old = |before| store.old_jobs(Some("local"), None, Duration::from_millis(before), 9);
+    let old = |before| store.old_jobs(Some("local"), None, Duration::from_millis(now + before), 9);
     assert_eq!(ids(old(2000).await.unwrap()), [id(1)]);
     assert_eq!(ids(old(3000).await.unwrap()), [id(1), id(2)]);
     let of_other = store.old_jobs(Some("other"), None, Duration::MAX, 9).await;

@@ -13,6 +13,16 @@ const GOES_ON: &str = "w.status = 'active' AND NOT coalesce(
     json_extract(w.history, '$.phase.phase') = 'interrupted'
     AND json_extract(w.history, '$.phase.due') IS NULL, 0)";
 
+/// The same, for a job of which the last attempt `a` is over: once that was long ago and nothing is to be resumed, its
+/// watch only stands because no watchdog has run since.
+const HOLDS: &str = "(a.ended > ?5 OR coalesce(json_extract(w.history, '$.phase.phase'), '') IN ('interrupted', 'resuming'))";
+
+/// How long a watchdog has for telling of a job that is over.
+const TOLD_WITHIN: Duration = Duration::from_secs(24 * 3600);
+
+/// After this time nothing is waited for any more.
+const HELD_AT_MOST: Duration = Duration::from_secs(180 * 24 * 3600);
+
 /// A watch `w` of which something is still to be told; that needs to know what was wanted of it.
 const TELLS: &str = "EXISTS (SELECT 1 FROM events e JOIN deliveries d ON d.event = e.id
     WHERE e.watch = w.id AND d.status = 'pending')";
@@ -78,16 +88,46 @@ impl Store {
         let most = i64::try_from(most).unwrap_or(MOST_ROWS).min(MOST_ROWS);
         self.read(move |transaction| {
             let query = format!(
-                "SELECT {} FROM {} WHERE a.ended <= ?1
-                AND NOT EXISTS (SELECT 1 FROM watches w WHERE w.job = j.id AND ({GOES_ON} OR {TELLS}))
-                AND (?2 IS NULL OR j.principal = ?2) AND (?3 IS NULL OR j.sandbox = ?3)
-                ORDER BY a.ended LIMIT ?4",
+                "SELECT {} FROM {} WHERE {} AND NOT {} ORDER BY a.ended LIMIT ?4",
                 jobs::COLUMNS,
-                jobs::ROWS
+                jobs::ROWS,
+                is_over(),
+                is_held()
             );
             let mut statement = transaction.prepare(&query)?;
-            let values = params![milliseconds(before), principal, sandbox, most];
+            let [patience, limit] = patience();
+            let values = params![
+                milliseconds(before),
+                principal,
+                sandbox,
+                most,
+                patience,
+                limit
+            ];
             statement.query_map(values, jobs::read_row)?.collect()
+        })
+        .await
+    }
+
+    /// How many jobs were over by then and stay, because a watch still has something to tell or to do about them.
+    pub async fn held_jobs(
+        &self,
+        principal: &str,
+        sandbox: Option<&str>,
+        before: Duration,
+    ) -> Result<u64, StoreError> {
+        let (principal, sandbox) = (principal.to_owned(), sandbox.map(str::to_owned));
+        self.read(move |transaction| {
+            let query = format!(
+                "SELECT count(*) FROM {} WHERE {} AND {}",
+                jobs::ROWS,
+                is_over(),
+                is_held()
+            );
+            let [patience, limit] = patience();
+            let values = params![milliseconds(before), principal, sandbox, 0, patience, limit];
+            let count: i64 = transaction.query_row(&query, values, |row| row.get(0))?;
+            Ok(count.unsigned_abs())
         })
         .await
     }
@@ -117,6 +157,25 @@ impl Store {
         })
         .await
     }
+}
+
+/// The condition for a job that was over by then, of somebody or everybody.
+fn is_over() -> &'static str {
+    "a.ended <= ?1 AND (?2 IS NULL OR j.principal = ?2) AND (?3 IS NULL OR j.sandbox = ?3)"
+}
+
+/// The condition for a job that a watch keeps from being forgotten.
+fn is_held() -> String {
+    format!(
+        "(a.ended > ?6 AND EXISTS (SELECT 1 FROM watches w WHERE w.job = j.id
+        AND (({GOES_ON}) AND {HOLDS} OR {TELLS})))"
+    )
+}
+
+/// Since when a job has to be over so that its watch, and so that nothing at all, is waited for.
+fn patience() -> [i64; 2] {
+    let now = crate::clock::wall();
+    [TOLD_WITHIN, HELD_AT_MOST].map(|time| milliseconds(now.saturating_sub(time)))
 }
 
 #[cfg(test)]

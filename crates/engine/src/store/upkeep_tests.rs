@@ -11,13 +11,20 @@ async fn store() -> (TempDir, Store) {
     (folder, store)
 }
 
-/// A job that was over long ago, and its watch.
+/// A job that was over an hour ago, and its watch.
 async fn old_job(store: &Store) -> (JobId, WatchId) {
     let new = new_job(7);
     let id = new.id.clone();
     let row = store.begin_job(new).await.unwrap();
-    run(store, "UPDATE attempts SET ended = 1000").await;
+    over_for(store, Duration::from_secs(3600)).await;
     (id, row.watch_id.unwrap())
+}
+
+async fn over_for(store: &Store, time: Duration) {
+    let ended = milliseconds(crate::clock::wall().saturating_sub(time));
+    let done = store
+        .commit(move |transaction| transaction.execute("UPDATE attempts SET ended = ?1", [ended]));
+    done.await.unwrap();
 }
 
 async fn run(store: &Store, change: &'static str) {
@@ -78,4 +85,28 @@ async fn lost_job_that_nobody_resumes_is_over_for_upkeep() {
     assert!(store.watch(watch, "local").await.unwrap().is_some());
     store.forget_old_watches(before).await.unwrap();
     assert_eq!(store.watch(watch, "local").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn job_whose_watch_no_watchdog_looked_at_is_forgotten_after_a_day() {
+    let (_folder, store) = store().await;
+    let _ = old_job(&store).await;
+    let held = || store.held_jobs("local", None, Duration::MAX);
+    assert!(!is_old(&store).await, "its end may still be told");
+    assert_eq!(held().await.unwrap(), 1);
+    over_for(&store, TOLD_WITHIN * 2).await;
+    assert!(is_old(&store).await);
+    assert_eq!(held().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn job_that_is_to_be_resumed_is_kept_for_half_a_year() {
+    let (_folder, store) = store().await;
+    let _ = old_job(&store).await;
+    let due = r#"UPDATE watches SET history = '{"phase": {"phase": "interrupted", "due": 1}}'"#;
+    run(&store, due).await;
+    over_for(&store, TOLD_WITHIN * 2).await;
+    assert!(!is_old(&store).await);
+    over_for(&store, HELD_AT_MOST * 2).await;
+    assert!(is_old(&store).await);
 }

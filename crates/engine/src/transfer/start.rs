@@ -177,15 +177,12 @@ impl Transfers {
         let program = self.program.as_deref();
         let started = proc::in_background(program, &arguments, &variables, log.into());
         let mut worker: Background = started.map_err(|error| failed(&error))?;
-        let mark = worker.pid().and_then(process::mark_of);
+        let mark = process::mark_of(worker.pid());
         let told = tokio::time::timeout(TELL_LIMIT, worker.tell(&words)).await;
         match told.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into())) {
-            Ok(()) => {
-                worker.reap_later();
-                Ok(mark)
-            }
+            Ok(()) => Ok(mark),
             Err(error) => {
-                worker.end().await;
+                worker.end();
                 Err(failed(&error))
             }
         }

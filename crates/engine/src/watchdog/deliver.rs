@@ -89,8 +89,10 @@ impl Watchdog {
         under_way: &mut UnderWay,
         keys: &Marks<Key>,
     ) {
-        // What is under way is among them, and must not hide what comes behind it.
-        let most = MOST_DUE + keys.len();
+        // What is under way is among them, and must not hide what comes behind it. What ends while they are read is
+        // still among them, too, and is not to be done again.
+        let before = keys.all();
+        let most = MOST_DUE + before.len();
         let mut due = Vec::new();
         for pace in Pace::ALL {
             match self.store().due_deliveries(clock::wall(), pace, most).await {
@@ -100,7 +102,7 @@ impl Watchdog {
         }
         for (pace, delivery) in due {
             let key = (delivery.event.id, delivery.channel.clone());
-            if keys.contains(&key) {
+            if before.contains(&key) {
                 continue;
             }
             let place = match pace {

@@ -30,14 +30,9 @@ impl<K: Ord + Clone> Marks<K> {
         })
     }
 
-    /// Whether a thing is under way.
-    pub(super) fn contains(&self, key: &K) -> bool {
-        locked(&self.0).contains(key)
-    }
-
-    /// How many things are under way.
-    pub(super) fn len(&self) -> usize {
-        locked(&self.0).len()
+    /// All that is under way now.
+    pub(super) fn all(&self) -> BTreeSet<K> {
+        locked(&self.0).clone()
     }
 }
 
@@ -55,13 +50,13 @@ mod tests {
     async fn mark_is_gone_when_its_task_panics_or_is_cut_off() {
         let marks: Marks<u8> = Marks::default();
         let mark = marks.mark(1).unwrap();
-        assert!(marks.mark(1).is_none() && marks.contains(&1));
+        assert!(marks.mark(1).is_none() && marks.all().contains(&1));
         let panicking = tokio::spawn(async move {
             let _mark = mark;
             panic!("as a visit might");
         });
         assert!(panicking.await.unwrap_err().is_panic());
-        assert_eq!(marks.len(), 0);
+        assert!(marks.all().is_empty());
         let mark = marks.mark(1).unwrap();
         let endless = tokio::spawn(async move {
             let _mark = mark;

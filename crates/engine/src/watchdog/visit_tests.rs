@@ -96,7 +96,7 @@ async fn dead_host_with_nothing_but_unfinished_resumes_is_doubtful_and_none_is_g
         sandbox: "dead".to_owned(),
     };
     assert!(locked(&watchdog.doubtful).contains_key(&key));
-    assert!(!watchdog.busy.contains(&key));
+    assert!(!watchdog.busy.all().contains(&key));
     for number in 1..=6 {
         let id = JobId::from_uuid_bytes([number; 16]);
         let row = engine.store().job(&id, "local").await.unwrap().unwrap();

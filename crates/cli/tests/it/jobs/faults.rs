@@ -1,12 +1,12 @@
 //! Crashes, forged records and broken links around jobs.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
 use remote_sandbox_testkit::wait::wait_until;
-use remote_sandbox_testkit::{Direction, FaultProxy, McpClient, process};
+use remote_sandbox_testkit::{Direction, FaultProxy, McpClient, ToolReply, process};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -81,31 +81,34 @@ async fn f35_killed_server_leaves_a_job_that_never_began_or_runs_once(
     assert!(starts() <= 1);
 }
 
-/// A search path on which a start says late that its job has begun: it sleeps for a moment until that shows.
-pub(crate) fn slow_answers(folder: &Path) -> String {
-    let script = "#!/bin/sh\n[ \"$1\" != 0.001 ] || exec /bin/sleep 3\nexec /bin/sleep \"$@\"\n";
-    let program = folder.join("sleep");
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
-    format!("{}:/usr/bin:/bin", folder.display())
+/// Starts a job that makes a file first; the link ends when that is there and the answer is still under way.
+pub(crate) async fn start_without_answer(
+    client: &McpClient,
+    proxy: &FaultProxy,
+    command: &str,
+    marker: &Path,
+) -> ToolReply {
+    // The connection is there before answers come late.
+    client
+        .call_tool("exec_bash", json!({"command": "true"}))
+        .await;
+    proxy.delay_direction(Direction::ToClient, Duration::from_secs(2));
+    let arguments = json!({ "command": command });
+    let call = client.start_call("exec_bash_background", arguments).await;
+    assert!(wait_until(LIMIT, || marker.exists()).await);
+    proxy.delay_direction(Direction::ToClient, Duration::ZERO);
+    proxy.drop_all();
+    client.wait_tool_reply(call, LIMIT * 2).await.unwrap()
 }
 
 #[tokio::test]
 async fn f35_lost_answer_of_a_start_is_recovered_and_nothing_starts_twice() {
-    let folder = tempfile::tempdir().unwrap();
-    let sshd = remote_sandbox_testkit::Sshd::builder()
-        .session_environment("PATH", &slow_answers(folder.path()))
-        .start();
-    let client = crate::support::serve(&[entry("box", &sshd)]).await;
-    let marker = sshd.dir().join("starts");
+    let host = Host::start();
+    let proxy = FaultProxy::start(host.sshd.port()).await;
+    let client = crate::support::serve(&[entry_via("box", &host.sshd, proxy.port())]).await;
+    let marker = host.sshd.dir().join("starts");
     let command = format!("echo x >>{}; sleep 1", marker.display());
-    let call = client
-        .start_call("exec_bash_background", json!({ "command": command }))
-        .await;
-    assert!(wait_until(LIMIT, || marker.exists()).await);
-    sshd.kill_sessions();
-    let reply = client.wait_tool_reply(call, LIMIT).await.unwrap();
+    let reply = start_without_answer(&client, &proxy, &command, &marker).await;
     assert!(!reply.is_error, "{}", reply.text);
     assert_eq!(reply.json["launch_recovered"], true, "{}", reply.text);
     let end = end_of(&client, &reply.json["task_id"]).await;
@@ -142,7 +145,10 @@ fn tree(host: &Host, job: &Value) -> Vec<u32> {
     tree
 }
 
-fn kill(host: &Host, job: &Value) {
+/// Ends all of a job that sleeps for 600 seconds; a start is answered before its command has begun everything.
+async fn kill(host: &Host, job: &Value) {
+    let sleeps = |pid: &u32| process::command_line(*pid).is_some_and(|line| line == "sleep 600");
+    assert!(wait_until(LIMIT, || tree(host, job).iter().any(sleeps)).await);
     assert!(process::kill_and_wait(&tree(host, job)));
 }
 
@@ -156,7 +162,7 @@ async fn f39_printed_exit_code_is_never_believed() {
         (&seen["running"], &seen["exit_code"]),
         (&json!(true), &Value::Null)
     );
-    kill(&host, &job);
+    kill(&host, &job).await;
     let seen = check(&client, json!({"task_id": job["task_id"]})).await;
     assert_eq!(seen["status"], "lost", "{seen}");
     assert_eq!(seen["exit_code"], Value::Null);
@@ -166,7 +172,7 @@ async fn f39_printed_exit_code_is_never_believed() {
 async fn f40_forged_or_broken_exit_record_decides_nothing() {
     let (host, client) = one().await;
     let job = started(&client, "sleep 600", json!({})).await;
-    kill(&host, &job);
+    kill(&host, &job).await;
     let record = folder(&host, &job).join("exit");
     let elsewhere = host.home().join("elsewhere");
     let nonce = fs::read_to_string(folder(&host, &job).join("nonce")).unwrap();
@@ -232,7 +238,7 @@ async fn f41_reboot_and_reused_number_are_told_apart_and_no_stranger_is_signalle
         .unwrap();
     for (change, reason) in [("boot", "booted again"), ("pid", "another one")] {
         let job = started(&client, "sleep 600", json!({})).await;
-        kill(&host, &job);
+        kill(&host, &job).await;
         let path = folder(&host, &job).join("process");
         let record = fs::read_to_string(&path).unwrap();
         let mut words: Vec<String> = record.split_whitespace().map(str::to_owned).collect();
@@ -253,7 +259,7 @@ async fn f41_reboot_and_reused_number_are_told_apart_and_no_stranger_is_signalle
         assert!(seen["reason"].as_str().unwrap().contains(reason), "{seen}");
     }
     let job = started(&client, "sleep 600", json!({})).await;
-    kill(&host, &job);
+    kill(&host, &job).await;
     let path = folder(&host, &job).join("process");
     let record = fs::read_to_string(&path).unwrap();
     let (_, rest) = record.split_once(' ').unwrap();
