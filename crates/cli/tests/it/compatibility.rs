@@ -318,7 +318,8 @@ async fn background_tools_give_every_old_field() {
     let client = serve(&[entry_via("box", &sshd, proxy.port())]).await;
     let marker = sshd.dir().join("up");
     let command = format!("touch {}; exit 3", marker.display());
-    let started = start_without_answer(&client, &proxy, &command, &marker).await;
+    let arguments = json!({ "command": command });
+    let started = start_without_answer(&client, &proxy, arguments, &marker).await;
     let started = started.json;
     let refused = json!({"command": "true", "cwd": "/no/such/place"});
     let refused = client.call_tool("exec_bash_background", refused).await.json;

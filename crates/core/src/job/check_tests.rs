@@ -387,7 +387,7 @@ fn part_of_the_log_that_an_earlier_attempt_gave_back_is_passed_over() {
 fn checkpoint_command_that_hangs_is_ended() {
     for host in [Host::full("dash", &["dash"])]
         .into_iter()
-        .chain(Host::sparse("busybox alone", true))
+        .chain(Host::sparse("busybox alone", "busybox"))
     {
         let command = Checkpoint::Command("echo begun; sleep 341; sleep 342".to_owned());
         let look = foreign("x", "/none")

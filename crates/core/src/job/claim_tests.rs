@@ -74,7 +74,7 @@ fn slow_starter_that_breaks_a_stale_claim_gives_way_to_whoever_has_the_name_by_t
 
 #[test]
 fn of_many_who_break_a_stale_claim_one_has_the_name() {
-    let Some(host) = Host::sparse("dash alone", false) else {
+    let Some(host) = Host::sparse("dash alone", "dash") else {
         return;
     };
     for round in 0..4 {

@@ -38,13 +38,7 @@ fn job_of_another_laptop_is_seen_without_its_view_and_its_name_stays_taken() {
             holder: Some(spec.job.clone()),
         };
         assert_eq!(host.refused(&resume), expected, "{}", host.name);
-        let target = StopTarget {
-            job: &spec.job,
-            attempt: spec.attempt,
-            nonce: &spec.nonce,
-            session: &spec.session,
-        };
-        host.run(&stop_script(&target, &mark()));
+        host.run(&stop_script(&target_of(&spec), &mark()));
         let state = elsewhere(&host, &spec, &started);
         assert_eq!(state, JobState::Stopped, "{}", host.name);
     }
@@ -81,5 +75,33 @@ fn alarm_in_a_part_that_is_not_brought_is_found() {
         let found = look(begin - 100, end - begin + 100);
         assert_eq!(found, [Alarm::OutOfMemory], "{}", host.name);
         assert_eq!(look(0, begin), [], "{}", host.name);
+    }
+}
+
+#[test]
+fn name_of_a_job_that_is_over_means_the_job_that_has_taken_it_since() {
+    for host in Host::all() {
+        let first = job("exit 5");
+        let started = host.started(&first);
+        host.end_of(&first, &started.log_file);
+        let second = job("sleep 363").in_session(first.session.clone());
+        let again = host.started(&second);
+        let state = elsewhere(&host, &second, &again);
+        assert_eq!(state, JobState::Running, "{}", host.name);
+        let resumed = super::super::testing::again(&first);
+        let expected = StartRefusal::SessionTaken {
+            holder: Some(second.job.clone()),
+        };
+        assert_eq!(host.refused(&resumed), expected, "{}", host.name);
+        host.run(&stop_script(&target_of(&second), &mark()));
+    }
+}
+
+fn target_of(spec: &JobSpec) -> StopTarget<'_> {
+    StopTarget {
+        job: &spec.job,
+        attempt: spec.attempt,
+        nonce: &spec.nonce,
+        session: &spec.session,
     }
 }

@@ -32,7 +32,7 @@ fn hosts(tools: &[(&str, &str)]) -> Vec<Host> {
     let hosts = [
         Some(Host::full("dash", &["dash"])),
         Some(Host::full("bash", &["bash", "--posix"])),
-        Host::sparse("busybox alone", true),
+        Host::sparse("busybox alone", "busybox"),
     ];
     let mut hosts: Vec<Host> = hosts.into_iter().flatten().collect();
     for host in &mut hosts {

@@ -56,19 +56,21 @@ impl Watch {
 }
 
 #[test]
-fn unreachable_is_told_once_after_enough_failures_and_so_is_the_return() {
-    let mut watch = Watch::new(WatchPolicy::default());
+fn f42_unreachable_host_is_told_once_and_its_task_is_not_lost_when_that_lasts_three_days() {
+    // Whoever took it for lost would resume it.
+    let mut watch = Watch::new(resuming(3));
     assert_eq!(watch.take(0, &seen(JobState::Running)), (vec![], None));
     assert_eq!(watch.take(300, &WatchInput::Unreachable), (vec![], None));
     assert_eq!(
         watch.take(600, &WatchInput::Unreachable),
         (vec!["ssh_unreachable"], None)
     );
-    for tick in 3..900 {
+    for tick in 3..=3 * 288 {
         assert_eq!(
             watch.take(tick * 300, &WatchInput::Unreachable),
             (vec![], None)
         );
+        assert_eq!(watch.history.phase, Phase::Watching);
     }
     assert_eq!(
         watch.take(300_000, &seen(JobState::Running)),
@@ -150,6 +152,16 @@ fn nothing_is_started_again_without_a_command_or_a_wish() {
             ["running_restored"]
         );
     }
+}
+
+#[test]
+fn f35_task_that_never_began_is_told_and_not_resumed() {
+    let mut watch = Watch::new(resuming(3));
+    let never = seen(JobState::NotStarted);
+    assert_eq!(watch.take(0, &never), (vec!["interrupted"], None));
+    let end = WatchEnd::Completed;
+    assert_eq!(watch.history.phase, Phase::Ended { end });
+    assert_eq!(watch.take(9999, &never), (vec![], None));
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn live_session_name_fails_the_start_and_an_ended_one_is_reused() {
 
 #[test]
 fn of_many_who_want_the_same_session_one_has_it() {
-    let Some(host) = Host::sparse("dash alone", false) else {
+    let Some(host) = Host::sparse("dash alone", "dash") else {
         return;
     };
     for round in 0..3 {

@@ -51,6 +51,27 @@ fn command_ends_as_it_should_on_every_host(
 }
 
 #[test]
+fn signal_is_told_from_a_code_where_bash_has_no_name_but_sh() {
+    let Some(host) = Host::sparse("bash as sh", "bash") else {
+        return;
+    };
+    let killed = host.outcome(&job("kill -KILL $$")).0;
+    assert_eq!(killed, JobState::Signalled { signal: 9 });
+    let exited = host.outcome(&job("exit 137")).0;
+    assert_eq!(exited, JobState::Exited { code: 137 });
+}
+
+#[test]
+fn start_works_where_sh_is_zsh_and_nothing_leaves_processes_behind() {
+    let Some(host) = Host::sparse("zsh as sh", "zsh") else {
+        return;
+    };
+    for _ in 0..20 {
+        assert_eq!(host.outcome(&job("exit 4")).0, JobState::Exited { code: 4 });
+    }
+}
+
+#[test]
 fn code_above_128_is_told_from_a_signal_where_there_is_bash() {
     let host = Host::full("dash", &["dash"]);
     assert_eq!(
@@ -196,6 +217,16 @@ fn refused_start_names_its_reason_and_leaves_nothing_behind() {
             .with_log_file("~/new/deep/../../file/x.log")
             .unwrap();
         assert!(matches!(host.refused(&deep), StartRefusal::Log { .. }));
+        // Some of the folders are made before one turns out to be impossible.
+        let long = "x".repeat(300);
+        for log in [
+            format!("~/new/deep/{long}/x.log"),
+            format!("~/new/../{long}/x.log"),
+        ] {
+            let spec = job_of(run()).with_log_file(&log).unwrap();
+            let refusal = host.refused(&spec);
+            assert!(matches!(refusal, StartRefusal::Log { .. }), "{refusal:?}");
+        }
         let gpu = job_of(run())
             .with_gpus(GpuWish::parse("1").unwrap())
             .with_log_file("~/new/x.log")
@@ -219,8 +250,6 @@ fn refused_start_names_its_reason_and_leaves_nothing_behind() {
             host.refused(&job_of(run().within(&surroundings))),
             StartRefusal::Shell
         );
-        let _ = fs::remove_dir(host.home.path().join("new/deep"));
-        let _ = fs::remove_dir(host.home.path().join("new"));
         assert_eq!(tree(&host), before, "{}", host.name);
     }
 }
@@ -261,7 +290,7 @@ fn beginning_of_the_sandbox_runs_in_the_same_shell_and_its_failure_ends_the_job(
 fn log_past_its_bound_loses_its_middle_and_no_byte_its_place() {
     let hosts = [
         Some(Host::full("dash", &["dash"])),
-        Host::sparse("busybox alone", true),
+        Host::sparse("busybox alone", "busybox"),
     ];
     for host in hosts.into_iter().flatten() {
         let lines = "i=0; while [ $i -lt 6 ]; do seq -f 'line %09.0f' $((i*20000)) $((i*20000+19999)) 2>/dev/null || seq $((i*20000)) $((i*20000+19999)); sleep 1.2; i=$((i+1)); done; touch over";

@@ -81,15 +81,16 @@ impl Host {
         }
     }
 
-    /// A host with nothing but a few programs, all of them this one when it is busybox; no bash, no tmux.
-    pub(super) fn sparse(name: &'static str, busybox: bool) -> Option<Host> {
+    /// A host with nothing but a few programs, all of them this one when it is busybox; no bash but as its shell, no tmux.
+    pub(super) fn sparse(name: &'static str, shell: &str) -> Option<Host> {
+        let busybox = shell == "busybox";
         let found = |program: &str| {
             ["/usr/bin", "/bin"]
                 .iter()
                 .map(|folder| Path::new(folder).join(program))
                 .find(|path| path.exists())
         };
-        let Some(shell) = found(if busybox { "busybox" } else { "dash" }) else {
+        let Some(shell) = found(shell) else {
             println!("skipped: this machine has no {name}");
             return None;
         };
@@ -118,8 +119,8 @@ impl Host {
         full.iter()
             .filter(|(_, shell)| Command::new(shell[0]).arg("--help").output().is_ok())
             .map(|(name, shell)| Host::full(name, shell))
-            .chain(Host::sparse("dash alone", false))
-            .chain(Host::sparse("busybox alone", true))
+            .chain(Host::sparse("dash alone", "dash"))
+            .chain(Host::sparse("busybox alone", "busybox"))
             .collect()
     }
 

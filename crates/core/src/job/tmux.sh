@@ -38,6 +38,8 @@ judge_sessions() {
   _rsessions=
   case $_rwhy in
   *'no server running'* | *'o such file or directory'* | *'no sessions'* | *'onnection refused'*) return 0 ;;
+  # It ended with its last session while it was asked.
+  *'server exited'* | *'lost server'*) return 0 ;;
   esac
   [ -n "$_rwhy" ] || _rwhy='tmux list-sessions failed'
   return 1

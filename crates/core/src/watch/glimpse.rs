@@ -83,7 +83,9 @@ pub fn checkpoint_glimpse(
             FileKind::Missing => return CheckpointGlimpse::default(),
             FileKind::Unreadable | FileKind::NotAFile => return unreadable,
             FileKind::File => {
-                let is_whole = file.size_bytes.is_some_and(|size| size <= most_bytes);
+                // Its size and age were told before it was read, and it may have been written in between.
+                let is_whole = file.size_bytes == Some(file.text.len() as u64)
+                    && (file.text.len() as u64) <= most_bytes;
                 (&file.text, file.age_s, is_whole)
             }
         },

@@ -233,7 +233,8 @@ impl Engine {
                 }
                 FileKind::NotAFile => return Err(failed(Code::RemoteRefused, "is not a file")),
                 FileKind::File => {
-                    let size = file.size_bytes.unwrap_or(file.text.len() as u64);
+                    let read = file.text.len() as u64;
+                    let size = file.size_bytes.unwrap_or(read);
                     let path = match checkpoint {
                         Checkpoint::Path(path) => path.clone(),
                         Checkpoint::Command(_) | Checkpoint::JsonCommand(_) => String::new(),
@@ -241,7 +242,8 @@ impl Engine {
                     let source = CheckpointSource::File {
                         path,
                         size,
-                        is_truncated: size > file.text.len() as u64,
+                        // It may have grown since its size was told.
+                        is_truncated: size > read || (size < read && read >= most),
                         age_s: file.age_s,
                     };
                     (file.text, source)

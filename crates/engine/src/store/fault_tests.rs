@@ -9,6 +9,7 @@ use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_testkit::{process, skip};
 use tempfile::TempDir;
 
+use super::testing::new_job;
 use super::tests::{begin, end, mark};
 use super::*;
 
@@ -196,6 +197,65 @@ fn f50_full_disk_fails_the_call_and_it_works_again_when_there_is_room() {
         assert!(is_sound(&store).await);
         assert_eq!(damaged_files(folder.path()), Vec::<PathBuf>::new());
         drop(other);
+    });
+}
+
+/// A job of which much is to be kept.
+fn large_job(number: u8) -> NewJob {
+    NewJob {
+        metadata: Some(format!("\"{}\"", "x".repeat(20_000))),
+        ..new_job(number)
+    }
+}
+
+/// How many jobs, attempts and watches there are.
+async fn rows(store: &Store) -> [usize; 3] {
+    let counted = store.read(|transaction| {
+        let count = |table: &str| {
+            let query = format!("SELECT count(*) FROM {table}");
+            transaction.query_row(&query, [], |row| row.get::<_, u32>(0))
+        };
+        Ok([count("jobs")?, count("attempts")?, count("watches")?])
+    });
+    counted.await.unwrap().map(|count| count as usize)
+}
+
+#[test]
+fn f50_start_of_a_job_is_written_down_whole_or_not_at_all_when_the_disk_is_full() {
+    let test = "f50_start_of_a_job_is_written_down_whole_or_not_at_all_when_the_disk_is_full";
+    if !entered_own_mounts(test) {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    mount("size=2m,mode=0700", folder.path());
+    block_on(async {
+        let store = Store::open(folder.path()).await.unwrap();
+        store.begin_job(large_job(1)).await.unwrap();
+        let filler = folder.path().join("filler");
+        assert!(fs::write(&filler, vec![0; 4 << 20]).is_err());
+        let (mut taken, mut refused) = (1, Vec::new());
+        for number in 2..40 {
+            match store.begin_job(large_job(number)).await {
+                Ok(_) => taken += 1,
+                Err(error) => {
+                    assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
+                    assert_eq!(Failure::from(error).code, Code::StoreUnavailable);
+                    refused.push(number);
+                }
+            }
+        }
+        assert!(refused.len() > 30, "only {} were refused", refused.len());
+        fs::remove_file(filler).unwrap();
+        assert_eq!(rows(&store).await, [taken; 3]);
+        for number in &refused {
+            let id = new_job(*number).id;
+            assert_eq!(store.job(&id, "local").await.unwrap(), None);
+        }
+        // The same one may be asked for again.
+        store.begin_job(large_job(refused[0])).await.unwrap();
+        assert_eq!(rows(&store).await, [taken + 1; 3]);
+        assert!(is_sound(&store).await);
+        assert_eq!(damaged_files(folder.path()), Vec::<PathBuf>::new());
     });
 }
 

@@ -188,3 +188,43 @@ async fn event_that_this_machine_cannot_show_is_neither_told_again_nor_dead() {
     round(&engine, &seen, Ok(())).await;
     assert_eq!(seen.lock().unwrap().len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn event_that_was_told_while_others_were_looked_for_is_not_told_again() {
+    const EVENTS: usize = 400;
+    let home = TempDir::new().unwrap();
+    let engine = engine(home.path());
+    for _ in 0..EVENTS {
+        engine.store().add_watch(foreign()).await.unwrap();
+    }
+    let told: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let deliver: Deliver = {
+        let told = told.clone();
+        Arc::new(move |parcel| {
+            let told = told.clone();
+            Box::pin(async move {
+                tokio::time::sleep(Duration::from_millis(parcel.event.id % 7)).await;
+                told.lock().unwrap().push(parcel.event.id);
+                Ok(())
+            })
+        })
+    };
+    let options = Options {
+        loop_sleep: Duration::from_millis(50),
+        lease: USUAL_LEASE,
+        is_once: false,
+    };
+    let watchdog = Watchdog::new(engine, WatchdogSettings::default(), options, deliver);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(Arc::new(watchdog).run(stop.clone()));
+    let all = || told.lock().unwrap().len() >= EVENTS;
+    let limit = Duration::from_secs(60);
+    assert!(remote_sandbox_testkit::wait::wait_until(limit, all).await);
+    // Whatever is told twice is told at once.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    stop.cancel();
+    running.await.unwrap().unwrap();
+    let told = told.lock().unwrap().clone();
+    let distinct: std::collections::BTreeSet<u64> = told.iter().copied().collect();
+    assert_eq!((told.len(), distinct.len()), (EVENTS, EVENTS));
+}

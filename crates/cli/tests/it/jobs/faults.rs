@@ -85,20 +85,30 @@ async fn f35_killed_server_leaves_a_job_that_never_began_or_runs_once(
 pub(crate) async fn start_without_answer(
     client: &McpClient,
     proxy: &FaultProxy,
-    command: &str,
+    arguments: Value,
     marker: &Path,
 ) -> ToolReply {
+    let call = start_unanswered(client, proxy, arguments, marker).await;
+    proxy.delay_direction(Direction::ToClient, Duration::ZERO);
+    proxy.drop_all();
+    client.wait_tool_reply(call, LIMIT * 2).await.unwrap()
+}
+
+/// Starts a job that makes a file first, over a link on which answers come seconds later.
+async fn start_unanswered(
+    client: &McpClient,
+    proxy: &FaultProxy,
+    arguments: Value,
+    marker: &Path,
+) -> u64 {
     // The connection is there before answers come late.
     client
         .call_tool("exec_bash", json!({"command": "true"}))
         .await;
     proxy.delay_direction(Direction::ToClient, Duration::from_secs(2));
-    let arguments = json!({ "command": command });
     let call = client.start_call("exec_bash_background", arguments).await;
     assert!(wait_until(LIMIT, || marker.exists()).await);
-    proxy.delay_direction(Direction::ToClient, Duration::ZERO);
-    proxy.drop_all();
-    client.wait_tool_reply(call, LIMIT * 2).await.unwrap()
+    call
 }
 
 #[tokio::test]
@@ -108,11 +118,58 @@ async fn f35_lost_answer_of_a_start_is_recovered_and_nothing_starts_twice() {
     let client = crate::support::serve(&[entry_via("box", &host.sshd, proxy.port())]).await;
     let marker = host.sshd.dir().join("starts");
     let command = format!("echo x >>{}; sleep 1", marker.display());
-    let reply = start_without_answer(&client, &proxy, &command, &marker).await;
+    let arguments = json!({ "command": command });
+    let reply = start_without_answer(&client, &proxy, arguments, &marker).await;
     assert!(!reply.is_error, "{}", reply.text);
     assert_eq!(reply.json["launch_recovered"], true, "{}", reply.text);
     let end = end_of(&client, &reply.json["task_id"]).await;
     assert_eq!(end["exit_code"], 0, "{end}");
+    assert_eq!(fs::read_to_string(&marker).unwrap(), "x\n");
+}
+
+#[tokio::test]
+async fn f35_job_that_moves_its_own_folder_is_not_taken_for_one_that_never_began() {
+    let host = Host::start();
+    let proxy = FaultProxy::start(host.sshd.port()).await;
+    let client = crate::support::serve(&[entry_via("box", &host.sshd, proxy.port())]).await;
+    fs::create_dir(host.home().join("work")).unwrap();
+    let marker = host.sshd.dir().join("starts");
+    let command = format!(
+        "cd /; mv ~/work ~/gone; echo x >>{}; sleep 1",
+        marker.display()
+    );
+    let arguments = json!({ "command": command, "cwd": "~/work" });
+    let reply = start_without_answer(&client, &proxy, arguments, &marker).await;
+    assert!(!reply.is_error, "{}", reply.text);
+    assert_eq!(reply.json["launch_recovered"], true, "{}", reply.text);
+    let end = end_of(&client, &reply.json["task_id"]).await;
+    assert_eq!(end["exit_code"], 0, "{end}");
+    assert_eq!(fs::read_to_string(&marker).unwrap(), "x\n");
+}
+
+#[tokio::test]
+async fn f50_job_that_runs_is_told_as_such_when_that_cannot_be_written_down() {
+    let host = Host::start();
+    let proxy = FaultProxy::start(host.sshd.port()).await;
+    let client = crate::support::serve(&[entry_via("box", &host.sshd, proxy.port())]).await;
+    let marker = host.sshd.dir().join("starts");
+    let command = format!("echo x >>{}; sleep 600", marker.display());
+    let arguments = json!({ "command": command, "ensure_watchdog": false });
+    let call = start_unanswered(&client, &proxy, arguments, &marker).await;
+    let state = client.home().join(".local/state/remote-sandbox-mcp");
+    let lock = rusqlite::Connection::open(state.join("store.sqlite3")).unwrap();
+    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let reply = client.wait_tool_reply(call, LIMIT * 3).await.unwrap();
+    assert!(!reply.is_error, "{}", reply.text);
+    assert_eq!(reply.json["status"], "started", "{}", reply.text);
+    let warning = reply.json["warning"].as_str().unwrap();
+    assert!(warning.contains("do not start it again"), "{warning}");
+    drop(lock);
+    proxy.delay_direction(Direction::ToClient, Duration::ZERO);
+    let task = json!({ "task_id": reply.json["task_id"] });
+    assert_eq!(check(&client, task.clone()).await["running"], true);
+    let stopped = client.call_tool("stop_background_task", task).await;
+    assert_eq!(stopped.json["status"], "stopped", "{}", stopped.text);
     assert_eq!(fs::read_to_string(&marker).unwrap(), "x\n");
 }
 

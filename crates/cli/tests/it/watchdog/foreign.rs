@@ -8,9 +8,13 @@ use remote_sandbox_testkit::process;
 use remote_sandbox_testkit::wait::wait_until;
 use serde_json::{Value, json};
 
+use super::stored::rows_of;
 use super::{Dog, LIMIT, Stage, begun, events};
-use crate::jobs::{Host, check};
+use crate::jobs::{Ends, Host, check};
 use crate::support::{builder, entry, ready};
+
+/// What an event says of a task whose session is gone.
+const GONE: &str = "its process is gone and left no record of its end";
 
 async fn stage() -> Stage {
     let host = Host::start();
@@ -70,6 +74,9 @@ async fn f41_task_of_somebody_else_is_resumed_once_when_its_session_is_gone() {
             .all(|event| event["watch_id"] == added["watch_id"]),
         "{told:?}"
     );
+    let payload = &told[0]["payload"];
+    assert_eq!(payload["state"], "lost", "{payload}");
+    assert_eq!(payload["reason"], GONE, "{payload}");
     // By the resume it has become a job of ours, with the same session and log.
     let seen = check(&stage.client, json!({"watch_id": added["watch_id"]})).await;
     assert_eq!(seen["exit_code"], 4, "{seen}");
@@ -78,6 +85,32 @@ async fn f41_task_of_somebody_else_is_resumed_once_when_its_session_is_gone() {
         text.contains("resumed") && text.contains("EXIT_CODE=4"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn f41_killed_session_of_somebody_else_is_told_and_the_one_beside_it_goes_on() {
+    let _ends = (Ends("sleep 604.125"), Ends("sleep 605.125"));
+    let stage = stage().await;
+    let mut watches = Vec::new();
+    // The first session is what tmux itself is started with, so it is the one that stays.
+    for (session, command) in [("stays", "sleep 604.125"), ("goes", "sleep 605.125")] {
+        let log = begin(&stage, session, command);
+        let order = json!({
+            "tmux_session": session, "log_file": log, "interval_s": 1, "ensure_watchdog": false,
+            "notify_local": false,
+        });
+        watches.push(watch(&stage.client, order).await["watch_id"].clone());
+    }
+    let dog = Dog::start(stage.home());
+    let running = "SELECT session FROM watches WHERE last_state = 'running'";
+    let are_seen = || rows_of(stage.home(), running).len() == 2;
+    assert!(wait_until(LIMIT, are_seen).await, "{}", dog.log());
+    stage.host.tmux(&["kill-session", "-t", "=goes"]);
+    stage.told(&dog, &["interrupted"]).await;
+    stage.nothing_more(&dog, &["interrupted"]).await;
+    let told = events(stage.home()).remove(0);
+    assert_eq!(told["watch_id"], watches[1], "{told}");
+    assert_eq!(told["payload"]["reason"], GONE, "{told}");
 }
 
 #[tokio::test]

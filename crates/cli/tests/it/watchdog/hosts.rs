@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use remote_sandbox_testkit::wait::wait_until;
 use serde_json::json;
 
+use super::clocks::{Clock, last_look};
+use super::stored::rows_of;
 use super::{Dog, LIMIT, Stage, events, marked};
-use crate::jobs::{Host, started};
+use crate::jobs::{Host, check, end_of, started};
 use crate::support::{builder, entry, ready, with};
 
 #[tokio::test]
@@ -29,6 +31,48 @@ async fn f42_stopped_sshd_is_told_once_after_two_looks_and_recovers_by_itself() 
     let types = ["ssh_unreachable", "running_restored"];
     stage.told(&dog, &types).await;
     stage.nothing_more(&dog, &types).await;
+}
+
+#[tokio::test]
+async fn f42_host_that_is_away_for_three_days_is_told_once_and_its_task_is_not_lost() {
+    let Some(clock) = Clock::new() else { return };
+    let mut stage = Stage::new().await;
+    let gate = stage.host.sshd.dir().join("gate");
+    let command = format!(
+        "until [ -e {} ]; do sleep 0.3; done; exit 7",
+        gate.display()
+    );
+    // Whoever took it for lost would resume it.
+    let more = json!({"resume_command": "true", "auto_resume": true, "max_resume_attempts": 3});
+    let job = stage.job(&command, more).await;
+    let dog = clock.dog_with(stage.home(), &[]);
+    assert!(wait_until(LIMIT, || last_look(stage.home()) > 0).await);
+    stage.host.sshd.stop();
+    stage.told(&dog, &["ssh_unreachable"]).await;
+    for day in 1..=3 {
+        let before = last_look(stage.home());
+        clock.set(&format!("+{}", day * 86_400));
+        // Nearly a day later by its clock it is asked again, and is not there.
+        let asked = || last_look(stage.home()) > before + 80_000_000;
+        assert!(wait_until(LIMIT, asked).await, "{day}: {}", dog.log());
+    }
+    assert_eq!(stage.events(), ["ssh_unreachable"], "{}", dog.log());
+    let query =
+        "SELECT w.status, w.last_state, cast(a.number AS text), cast(a.ended IS NULL AS text)
+        FROM watches w JOIN attempts a ON a.job = w.job";
+    let stands = ["active", "ssh_unreachable", "1", "1"];
+    assert_eq!(rows_of(stage.home(), query), [stands]);
+    let seen = check(&stage.client, json!({"task_id": job["task_id"]})).await;
+    assert_eq!(seen["status"], "unreachable", "{seen}");
+    stage.host.sshd.restart();
+    stage
+        .told(&dog, &["ssh_unreachable", "running_restored"])
+        .await;
+    fs::write(&gate, "").unwrap();
+    stage
+        .told(&dog, &["ssh_unreachable", "running_restored", "completed"])
+        .await;
+    assert_eq!(end_of(&stage.client, &job["task_id"]).await["exit_code"], 7);
 }
 
 #[tokio::test]

@@ -1,11 +1,15 @@
 //! The watchdog: the true binary in a process of its own, real jobs on a real sshd.
 
 mod alarms;
+mod cadence;
+mod causes;
+mod checkpoints;
 mod clocks;
 mod copies;
 mod crashes;
 mod detached;
 mod foreign;
+mod hanging;
 mod histories;
 mod hosts;
 mod leases;
@@ -15,6 +19,7 @@ mod many;
 mod nodes;
 mod passwords;
 mod races;
+mod records;
 mod seasons;
 mod site;
 mod stored;
