@@ -204,6 +204,16 @@ impl Stamp {
     pub fn agrees(self, other: Stamp) -> bool {
         self.size_bytes == other.size_bytes && self.mtime.agrees(other.mtime)
     }
+
+    /// The stamp of a file whose time was set to this one: whole seconds have nothing on top then.
+    pub fn as_set(self) -> Stamp {
+        let nanoseconds = self.mtime.nanoseconds.or(Some(0));
+        let mtime = Mtime {
+            nanoseconds,
+            ..self.mtime
+        };
+        Stamp { mtime, ..self }
+    }
 }
 
 #[cfg(test)]

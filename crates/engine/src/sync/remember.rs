@@ -99,7 +99,7 @@ pub(super) fn remember(
             let agrees = |old: &BaseEntry| source_of(sides, old).agrees(source);
             // A target that keeps coarser times is known by its record alone.
             let kept = old.filter(|old| is_kept && agrees(old));
-            writing.add(&kept.unwrap_or_else(|| record(sides, &entry, changes)));
+            writing.add(&kept.unwrap_or_else(|| record(sides, &action, &entry, changes)));
         }
     }
     writing.finish();
@@ -153,12 +153,15 @@ fn source_of(sides: &Sides, record: &BaseEntry) -> Stamp {
     }
 }
 
-fn record(sides: &Sides, entry: &Entry, changes: &Changes) -> BaseEntry {
+fn record(sides: &Sides, action: &Action, entry: &Entry, changes: &Changes) -> BaseEntry {
     let source = entry.stamp();
     let target = changes.target.get(&entry.path).copied().unwrap_or(source);
-    let (local, remote) = match sides.request.way {
-        Way::Up => (source, target),
-        Way::Down => (target, source),
+    let (local, remote) = match (sides.request.way, action) {
+        (Way::Up, _) => (source, target),
+        // What came from a host that keeps whole seconds stands here with nothing on top of them, and an edit within
+        // that second is known by it.
+        (Way::Down, Action::SendFile { .. }) => (target.as_set(), source),
+        (Way::Down, _) => (target, source),
     };
     BaseEntry {
         path: entry.path.clone(),

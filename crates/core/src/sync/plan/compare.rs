@@ -19,8 +19,10 @@ impl PlanOptions {
             let (old_source, old_target) = self.remembered(base);
             old_source.agrees(source.stamp()) && old_target.agrees(target.stamp())
         });
-        // What a sync left behind is the same even where the target's file system keeps coarser times.
-        let is_same = is_remembered || source.stamp().agrees(target.stamp());
+        // What a sync left behind is the same even where the target's file system keeps coarser times. Whole seconds
+        // alone do not say so of a file that was synced before: an edit within the second would never be sent.
+        let is_surely_equal = base.is_none() || is_exact(&source) && is_exact(&target);
+        let is_same = is_remembered || is_surely_equal && source.stamp().agrees(target.stamp());
         let is_same_size = source.size_bytes == target.size_bytes;
         if self.checksum && is_same_size {
             let obstacle = self.obstacle(&source, &target, base).filter(|_| !is_same);
@@ -90,6 +92,11 @@ impl PlanOptions {
     }
 }
 
+/// Whether its time is known below the second.
+fn is_exact(entry: &Entry) -> bool {
+    entry.mtime.nanoseconds().is_some()
+}
+
 /// Nothing to do, or only permissions.
 pub(super) fn attributes(source: Entry, target: Entry) -> Action {
     if source.carried_mode() == target.carried_mode() {
@@ -99,5 +106,64 @@ pub(super) fn attributes(source: Entry, target: Entry) -> Action {
             entry: source,
             target,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::sync::Mtime;
+    use crate::sync::samples::{file, path};
+
+    fn at(nanoseconds: Option<u32>) -> Entry {
+        let mut entry = file("f", 1, 0);
+        let seconds = entry.mtime.seconds;
+        let exact = nanoseconds.and_then(|nanoseconds| Mtime::exact(seconds, nanoseconds));
+        entry.mtime = exact.unwrap_or(Mtime::whole(seconds));
+        entry
+    }
+
+    fn whole() -> Entry {
+        at(None)
+    }
+
+    fn remembered() -> BaseEntry {
+        BaseEntry {
+            path: path("f"),
+            local: at(Some(300)).stamp(),
+            remote: whole().stamp(),
+        }
+    }
+
+    fn told(direction: Direction, source: Entry, target: Entry, base: Option<BaseEntry>) -> String {
+        let action = PlanOptions::new(direction).compare(source, target, base.as_ref());
+        match action {
+            Action::Keep { .. } => "keep".to_owned(),
+            Action::SendFile { difference, .. } => format!("send {difference:?}"),
+            Action::Conflict { obstacle, .. } => format!("{obstacle:?}"),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[rstest]
+    #[case::same(300, "keep", "keep")]
+    #[case::edited_within_the_second(700, "send Time", "ChangedInTarget")]
+    fn edit_within_a_second_is_known_by_what_is_remembered_where_the_host_keeps_whole_ones(
+        #[case] nanoseconds: u32,
+        #[case] up: &str,
+        #[case] down: &str,
+    ) {
+        let here = || at(Some(nanoseconds));
+        let told_up = told(Direction::Up, here(), whole(), Some(remembered()));
+        let told_down = told(Direction::Down, whole(), here(), Some(remembered()));
+        assert_eq!((told_up.as_str(), told_down.as_str()), (up, down));
+        // Without a memory, whole seconds are all there is; with two exact times, nothing else is needed.
+        assert_eq!(told(Direction::Up, here(), whole(), None), "keep");
+        assert_eq!(
+            told(Direction::Up, here(), here(), Some(remembered())),
+            "keep"
+        );
     }
 }
