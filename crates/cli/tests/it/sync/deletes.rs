@@ -174,21 +174,3 @@ async fn source_of_empty_directories_and_special_files_counts_as_empty() {
     let done = pair.up(json!({})).await;
     assert!(done["revision"].is_null(), "{done}");
 }
-
-#[tokio::test]
-async fn dry_run_leaves_old_unfinished_files_where_they_are() {
-    let pair = Pair::new(Kind::Ssh).await;
-    pair.write("a", "1");
-    let old = pair
-        .here
-        .join(".rsmcp-sync-0123456789abcdef0123456789abcdef-0");
-    fs::write(&old, "1").unwrap();
-    let file = fs::File::open(&old).unwrap();
-    let days = std::time::Duration::from_secs(3 * 86_400);
-    let time = std::time::SystemTime::now() - days;
-    file.set_modified(time).unwrap();
-    pair.up(json!({"dry_run": true})).await;
-    assert!(old.exists());
-    pair.up(json!({})).await;
-    assert!(!old.exists());
-}
