@@ -1,5 +1,7 @@
 //! One entry of a tree, as a scan of either side sees it.
 
+use sha2::{Digest, Sha256};
+
 use super::path::RelPath;
 
 /// A billion: so many nanoseconds are a second.
@@ -126,6 +128,11 @@ impl Kind {
         matches!(self, Kind::Directory)
     }
 
+    /// Whether it is a file or a link: what a sync remembers.
+    pub fn is_content(&self) -> bool {
+        matches!(self, Kind::File | Kind::Link { .. })
+    }
+
     /// Whether it is a regular file.
     pub fn is_file(&self) -> bool {
         matches!(self, Kind::File)
@@ -181,11 +188,19 @@ impl Entry {
         self.mode & 0o111 != 0
     }
 
-    /// What the next sync remembers of it.
+    /// By what a changed file is recognised.
     pub fn stamp(&self) -> Stamp {
         Stamp {
             size_bytes: self.size_bytes,
             mtime: self.mtime,
+        }
+    }
+
+    /// What the next sync remembers of it: a link is known by what it says, for its time is not kept.
+    pub fn remembered(&self) -> Stamp {
+        match &self.kind {
+            Kind::Link { target, .. } => Stamp::of_link(target),
+            Kind::File | Kind::Directory | Kind::Special(_) => self.stamp(),
         }
     }
 }
@@ -203,6 +218,32 @@ impl Stamp {
     /// Whether both look like the same content.
     pub fn agrees(self, other: Stamp) -> bool {
         self.size_bytes == other.size_bytes && self.mtime.agrees(other.mtime)
+    }
+
+    /// A digest in the form of a stamp, which agrees with that of the same words and with no other.
+    fn of_link(target: &[u8]) -> Stamp {
+        let digest: [u8; 32] = Sha256::digest(target).into();
+        let number = |at: usize| {
+            let bytes = digest.get(at..).and_then(|rest| rest.first_chunk());
+            u64::from_be_bytes(bytes.copied().unwrap_or_default())
+        };
+        Stamp {
+            size_bytes: number(0),
+            mtime: Mtime {
+                seconds: number(8).cast_signed(),
+                nanoseconds: Some(0),
+            },
+        }
+    }
+
+    /// The stamp of a file whose time was set to this one: whole seconds have nothing on top then.
+    pub fn as_set(self) -> Stamp {
+        let nanoseconds = self.mtime.nanoseconds.or(Some(0));
+        let mtime = Mtime {
+            nanoseconds,
+            ..self.mtime
+        };
+        Stamp { mtime, ..self }
     }
 }
 

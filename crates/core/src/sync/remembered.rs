@@ -1,6 +1,7 @@
 //! What is remembered of a pair of trees, as bytes.
 //!
-//! One record for each file, in the order of their paths, so that a plan can read it as a stream. A file with another
+//! One record for each file and link, in the order of their paths, so that a plan can read it as a stream; two for what a
+//! download was about to replace when it broke off. A file with another
 //! beginning, or one that breaks off, is as good as none: then nothing is known, and edits are found by their times.
 
 use super::entry::{Mtime, Stamp};
@@ -16,11 +17,15 @@ pub const LONGEST_RECORD: usize = 2 + super::path::LONGEST_PATH + 2 * STAMP;
 const STAMP: usize = 8 + 8 + 4;
 const UNKNOWN: u32 = u32::MAX;
 
+/// Added to the length of the path where a download was only about to put it here.
+const INTENDED: u16 = 1 << 15;
+
 /// Appends the record of a file.
 pub fn write_record(entry: &BaseEntry, bytes: &mut Vec<u8>) {
     let path = entry.path.as_bytes();
-    let length = u16::try_from(path.len()).unwrap_or(u16::MAX);
-    bytes.extend_from_slice(&length.to_be_bytes());
+    let length = u16::try_from(path.len()).unwrap_or(INTENDED - 1);
+    let mark = if entry.is_intended { INTENDED } else { 0 };
+    bytes.extend_from_slice(&(length | mark).to_be_bytes());
     bytes.extend_from_slice(path);
     for stamp in [entry.local, entry.remote] {
         bytes.extend_from_slice(&stamp.size_bytes.to_be_bytes());
@@ -32,13 +37,15 @@ pub fn write_record(entry: &BaseEntry, bytes: &mut Vec<u8>) {
 
 /// The next record and how many bytes it takes; none when it is not whole, or none of ours.
 pub fn read_record(bytes: &[u8]) -> Option<(BaseEntry, usize)> {
-    let length = usize::from(u16::from_be_bytes(*bytes.first_chunk()?));
+    let first = u16::from_be_bytes(*bytes.first_chunk()?);
+    let length = usize::from(first & !INTENDED);
     let path = RelPath::parse(bytes.get(2..2 + length)?).ok()?;
     let rest = bytes.get(2 + length..)?;
     let record = BaseEntry {
         path,
         local: read_stamp(rest)?,
         remote: read_stamp(rest.get(STAMP..)?)?,
+        is_intended: first & INTENDED != 0,
     };
     Some((record, 2 + length + 2 * STAMP))
 }
@@ -71,13 +78,18 @@ mod tests {
                 size_bytes: u64::MAX,
                 mtime: Mtime::whole(1 << 40),
             },
+            is_intended: false,
+        };
+        let intended = BaseEntry {
+            is_intended: true,
+            ..entry.clone()
         };
         let mut bytes = Vec::new();
         write_record(&entry, &mut bytes);
-        write_record(&entry, &mut bytes);
+        write_record(&intended, &mut bytes);
         let (read, used) = read_record(&bytes).unwrap();
         assert_eq!((&read, used * 2), (&entry, bytes.len()));
-        assert_eq!(read_record(&bytes[used..]), Some((entry, used)));
+        assert_eq!(read_record(&bytes[used..]), Some((intended, used)));
         for length in 0..used {
             assert_eq!(read_record(&bytes[..length]), None, "{length}");
         }

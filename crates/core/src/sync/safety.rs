@@ -21,8 +21,8 @@ pub struct DeleteRequest<'a> {
     pub source: Option<RootPlace<'a>>,
     /// The target.
     pub target: RootPlace<'a>,
-    /// How many entries of the source are part of the sync.
-    pub source_entries: u64,
+    /// How many files and links of the source are part of the sync.
+    pub source_files: u64,
     /// How many files and links of the target are part of the sync.
     pub target_files: u64,
     /// How many problems both scans had.
@@ -37,7 +37,7 @@ pub enum DeleteRefusal {
     /// There is no source.
     #[error("the source does not exist, so nothing in the target is deleted")]
     SourceMissing,
-    /// The source holds nothing.
+    /// The source holds nothing that could be sent.
     #[error("the source is empty, and {count} entries of the target would be deleted")]
     SourceEmpty {
         /// How many entries would go.
@@ -131,7 +131,7 @@ pub fn allow_deletes(request: &DeleteRequest<'_>, summary: &Summary) -> Result<(
             return Err(DeleteRefusal::HomeDirectory { side, count });
         }
     }
-    if request.source_entries == 0 {
+    if request.source_files == 0 {
         return Err(DeleteRefusal::SourceEmpty { count });
     }
     if request.scan_problems > 0 {

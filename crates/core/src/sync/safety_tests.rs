@@ -26,7 +26,7 @@ fn request() -> DeleteRequest<'static> {
     DeleteRequest {
         source: Some(ROOT),
         target: ROOT,
-        source_entries: 100,
+        source_files: 100,
         target_files: 100,
         scan_problems: 0,
         confirmed: None,
@@ -55,7 +55,7 @@ fn source_that_is_missing_or_empty_deletes_nothing() {
         Err(DeleteRefusal::SourceMissing)
     );
     let empty = DeleteRequest {
-        source_entries: 0,
+        source_files: 0,
         ..request()
     };
     let refusal = allow_deletes(&empty, &summary(2, 1)).unwrap_err();
@@ -163,7 +163,7 @@ fn more_than_half_of_many_files_is_too_much(
 fn right_number_overrules_every_doubt_and_a_wrong_one_none() {
     let doubtful = DeleteRequest {
         source: Some(at(b"/")),
-        source_entries: 0,
+        source_files: 0,
         scan_problems: 7,
         target_files: 20,
         ..request()

@@ -18,6 +18,22 @@ impl WrittenPath {
         &self.0
     }
 
+    /// The same path where relative ones begin in the home: `x` for `~/x` and `./x`.
+    pub fn from_home(&self) -> WrittenPath {
+        let mut rest = self.0.strip_prefix(b"~/").unwrap_or(&self.0);
+        while let Some(shorter) = rest.strip_prefix(b"./").or(rest.strip_prefix(b"/")) {
+            if self.0.starts_with(b"/") {
+                break;
+            }
+            rest = shorter;
+        }
+        // Nothing at all, and the home of somebody else, mean something else.
+        match rest.first() {
+            None | Some(b'~') => self.clone(),
+            Some(_) => WrittenPath::from(rest),
+        }
+    }
+
     /// The path as text for a reader.
     pub fn shown(&self) -> Shown {
         shown(&self.0)
@@ -105,6 +121,17 @@ mod tests {
         for (written, rest) in [("a//", "a"), ("/a/b", "/a/b"), ("/", ""), ("", "")] {
             let path = WrittenPath::from(written);
             assert_eq!(path.without_end_slashes(), rest.as_bytes());
+        }
+    }
+
+    #[test]
+    fn path_in_the_home_has_one_spelling() {
+        let plain = |text: &str| WrittenPath::from(text).from_home().shown().text;
+        for same in ["b", "~/b", "./b", "~/./b", "~//b"] {
+            assert_eq!(plain(same), "b", "{same}");
+        }
+        for other in ["~", "~/", "/b", "//b", "./~b", ".", "~user/b", "b/"] {
+            assert_eq!(plain(other), other);
         }
     }
 }

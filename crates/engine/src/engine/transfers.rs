@@ -56,7 +56,7 @@ impl Engine {
         request: SyncRequest,
     ) -> Result<Started, Failure> {
         // A name that is wrong is told now, not in a log.
-        self.sandbox(Some(&request.sandbox))?;
+        let request = self.written_plainly(request)?;
         let principal = context.principal.as_str();
         self.transfers.start(request, principal).await
     }
@@ -67,8 +67,19 @@ impl Engine {
         context: &CallContext,
         request: &SyncRequest,
     ) -> Result<Option<Started>, Failure> {
+        let request = self.written_plainly(request.clone())?;
         let principal = context.principal.as_str();
-        self.transfers.under_way(request, principal).await
+        self.transfers.under_way(&request, principal).await
+    }
+
+    /// The request with one spelling for a path that lies in the home there, so that the same pair is known again.
+    fn written_plainly(&self, mut request: SyncRequest) -> Result<SyncRequest, Failure> {
+        let sandbox = self.sandbox(Some(&request.sandbox))?;
+        // With a folder of its own, a relative path is not one from the home.
+        if sandbox.surroundings().workdir.is_none() {
+            request.remote_path = request.remote_path.from_home();
+        }
+        Ok(request)
     }
 
     /// How a transfer stands, with the last lines of its log.

@@ -20,7 +20,7 @@ pub(super) struct Decision {
     something_gives_way: bool,
     /// Files and links that stay as they are, when all of the target does.
     all_kept: Option<u64>,
-    source_entries: u64,
+    source_files: u64,
     target_files: u64,
 }
 
@@ -54,7 +54,7 @@ impl Decision {
             replaced: Tops::new(replaced),
             something_gives_way,
             all_kept,
-            source_entries: seen.source_entries,
+            source_files: seen.source_files,
             target_files: seen.target_files,
         })
     }
@@ -142,7 +142,7 @@ impl Decision {
         let request = DeleteRequest {
             source: Some(source),
             target,
-            source_entries: self.source_entries,
+            source_files: self.source_files,
             target_files: self.target_files,
             scan_problems: sides.problem_count,
             confirmed: sides.request.confirm_delete,

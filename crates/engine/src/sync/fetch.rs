@@ -251,6 +251,11 @@ impl Fetch<'_> {
             {
                 // It was changed there after the scan, and is here as it came.
                 self.changes.fresh.insert(planned.local.clone(), stamp);
+            } else if let Some(stamp) = stamp
+                && stamp != planned.entry.stamp().as_set()
+            {
+                // The archive knew its time better than the scan.
+                self.changes.target.insert(planned.local.clone(), stamp);
             }
         }
         self.outcome.problem_count += done.problem_count - done.problems.len() as u64;

@@ -54,11 +54,13 @@ pub(super) async fn look_here(
         avoid: local.allowed.avoid.clone(),
         cancelled,
     };
-    let root = local.path.clone();
+    let (root, only_looks) = (local.path.clone(), setting.only_looks);
     let looking = tokio::task::spawn_blocking(move || {
         let tree = Tree::open(&root)?;
         let found = scan(&tree, &options, &mut filter)?;
-        tree.remove_old_temporaries(&found.temporaries, clock::wall());
+        if !only_looks {
+            tree.remove_old_temporaries(&found.temporaries, clock::wall());
+        }
         Ok(LocalSide {
             tree: Some(tree),
             entries: found.entries,

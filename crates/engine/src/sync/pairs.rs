@@ -144,6 +144,7 @@ mod tests {
             path: RelPath::parse(format!("{number:06}").as_bytes()).unwrap(),
             local: stamp,
             remote: stamp,
+            is_intended: false,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What is written down after a sync: how every file looked on both sides, and the name of the whole.
+//! What is written down of a sync: how every file and link looked on both sides, and the name of the whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
@@ -72,8 +72,9 @@ pub(super) fn remember(
         let action = action.map_err(|error| out_of_order(&error))?;
         writing.pass_on_before(action.path());
         match &action {
-            Action::Conflict { .. } => revision = None,
-            Action::Delete { target } => drop(writing.forget(&target.path)),
+            // What is passed over is part of the source, too.
+            Action::Conflict { .. } | Action::Skip { .. } => revision = None,
+            Action::Delete { target } => writing.forget(&target.path).clear(),
             _ => {}
         }
         let Some(entry) = left_by(&action) else {
@@ -92,18 +93,52 @@ pub(super) fn remember(
         if added.is_some_and(|added| added.is_err()) {
             revision = None;
         }
-        if entry.kind.is_file() {
+        if entry.kind.is_content() {
             let is_kept = matches!(action, Action::Keep { .. } | Action::SetAttributes { .. });
-            let old = writing.forget(&entry.path);
-            let source = entry.stamp();
+            let mut old = writing.forget(&entry.path).into_iter();
+            let source = entry.remembered();
             let agrees = |old: &BaseEntry| source_of(sides, old).agrees(source);
             // A target that keeps coarser times is known by its record alone.
-            let kept = old.filter(|old| is_kept && agrees(old));
-            writing.add(&kept.unwrap_or_else(|| record(sides, &entry, changes)));
+            let kept = old.find(|old| is_kept && !old.is_intended && agrees(old));
+            writing.add(&kept.unwrap_or_else(|| record(sides, &action, &entry, changes)));
         }
     }
     writing.finish();
     Ok(revision.map(|builder| builder.finish().to_string()))
+}
+
+/// Writes down what a download is about to put here, beside what is remembered: so what has come is known for what it is
+/// also when the download breaks off, even by force, and is not taken for an edit.
+pub(super) fn intend(sides: &Sides) -> Result<(), Failure> {
+    let pair = sides.pair();
+    let mut writing = Writing {
+        file: pair.remember().ok(),
+        old: pair.recall().peekable(),
+    };
+    for action in sides.plan() {
+        let action = action.map_err(|error| out_of_order(&error))?;
+        writing.pass_on_before(action.path());
+        let (entry, here) = match &action {
+            Action::SendFile {
+                entry, replaces, ..
+            }
+            | Action::SendLink { entry, replaces } => (entry, replaces.as_ref()),
+            Action::CompareContent { entry, target, .. } => (entry, Some(target)),
+            _ => continue,
+        };
+        let old = writing.forget(&entry.path);
+        if let Some(record) = BaseEntry::fitting(old, here) {
+            writing.add(&record);
+        }
+        writing.add(&BaseEntry {
+            path: entry.path.clone(),
+            local: entry.remembered().as_set(),
+            remote: entry.remembered(),
+            is_intended: true,
+        });
+    }
+    writing.finish();
+    Ok(())
 }
 
 /// The new file, and the old one beside it.
@@ -131,9 +166,10 @@ impl Writing {
         }
     }
 
-    /// The old record of a path, which is not copied then.
-    fn forget(&mut self, path: &RelPath) -> Option<BaseEntry> {
-        self.old.next_if(|record| record.path == *path)
+    /// The old records of a path, which are not copied then.
+    fn forget(&mut self, path: &RelPath) -> Vec<BaseEntry> {
+        let next = || self.old.next_if(|record| record.path == *path);
+        std::iter::from_fn(next).collect()
     }
 
     fn finish(mut self) {
@@ -153,16 +189,20 @@ fn source_of(sides: &Sides, record: &BaseEntry) -> Stamp {
     }
 }
 
-fn record(sides: &Sides, entry: &Entry, changes: &Changes) -> BaseEntry {
-    let source = entry.stamp();
+fn record(sides: &Sides, action: &Action, entry: &Entry, changes: &Changes) -> BaseEntry {
+    let source = entry.remembered();
     let target = changes.target.get(&entry.path).copied().unwrap_or(source);
-    let (local, remote) = match sides.request.way {
-        Way::Up => (source, target),
-        Way::Down => (target, source),
+    let (local, remote) = match (sides.request.way, action) {
+        (Way::Up, _) => (source, target),
+        // What came from a host that keeps whole seconds stands here with nothing on top of them, and an edit within
+        // that second is known by it.
+        (Way::Down, Action::SendFile { .. }) => (target.as_set(), source),
+        (Way::Down, _) => (target, source),
     };
     BaseEntry {
         path: entry.path.clone(),
         local,
         remote,
+        is_intended: false,
     }
 }

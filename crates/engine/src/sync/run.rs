@@ -21,7 +21,7 @@ use super::lock::{SyncLock, lock_pair};
 use super::outcome::Outcome;
 use super::progress::{Phase, Progress};
 use super::refusals::local_failure;
-use super::remember::remember;
+use super::remember::{intend, remember};
 use super::report::{PlanReport, PlannedActions, Problem, SyncReport};
 use super::request::{SyncRequest, Way};
 use super::roots::LocalPaths;
@@ -70,6 +70,7 @@ impl Prepared {
             scanner,
             paths,
             state,
+            only_looks: purpose == Purpose::Plan,
         };
         let written = match purpose {
             Purpose::Plan => None,
@@ -130,6 +131,9 @@ impl Prepared {
             Way::Down => {
                 let tree = self.target_here()?;
                 self.check_room_here(&tree)?;
+                if self.decision.files() > 0 {
+                    intend(&self.sides)?;
+                }
                 // What is being written goes with whoever writes it.
                 tokio::select! {
                     done = download(&self.sides, &self.decision, tree, progress) => done?,

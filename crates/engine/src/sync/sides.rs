@@ -89,6 +89,8 @@ pub(super) struct Setting<'a> {
     pub(super) scanner: Scanner,
     pub(super) paths: &'a LocalPaths,
     pub(super) state: &'a Path,
+    /// Whether nothing may be changed by looking.
+    pub(super) only_looks: bool,
 }
 
 impl Sides {

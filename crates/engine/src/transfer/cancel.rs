@@ -90,6 +90,8 @@ async fn end_process(worker: &ProcessMark, patience: Duration) -> Option<Ending>
         terminated: process::signal(worker, Signal::TERM),
         force_killed: false,
     };
+    // One that was stopped takes no notice of anything else until it goes on.
+    process::signal(worker, Signal::CONT);
     if is_gone_within(worker, patience).await {
         return Some(ending);
     }

@@ -233,7 +233,15 @@ impl TransferEnd {
 
 /// Whether a transfer under way does what is wanted now.
 fn is_same_request(row: &TransferRow, request: &SyncRequest) -> bool {
-    serde_json::from_str::<SyncRequest>(&row.request).is_ok_and(|other| other == *request)
+    let plain = |mut request: SyncRequest| {
+        // At the end of what is read here a slash means nothing.
+        if request.way == Way::Up {
+            request.local_path = WrittenPath::from(request.local_path.without_end_slashes());
+        }
+        request
+    };
+    serde_json::from_str::<SyncRequest>(&row.request)
+        .is_ok_and(|other| plain(other) == plain(request.clone()))
 }
 
 fn other_request(row: &TransferRow) -> Failure {

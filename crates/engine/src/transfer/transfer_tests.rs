@@ -281,6 +281,18 @@ async fn cancelled_process_ends_at_once_and_leaves_no_zombie() {
 }
 
 #[tokio::test]
+async fn process_that_was_stopped_goes_on_to_end_when_it_is_cancelled() {
+    let stage = Stage::new("cat > /dev/null; exec sleep 4716");
+    let started = stage.start().await.unwrap();
+    let mark = process::mark_of(started.pid.unwrap()).unwrap();
+    assert!(process::signal(&mark, Signal::STOP));
+    let cancelled = stage.transfers.cancel(started.task_id, "local", LIMIT);
+    let cancelled = cancelled.await.unwrap();
+    assert!(cancelled.terminated && !cancelled.force_killed);
+    assert_eq!(cancelled.status, TransferStatus::Cancelled);
+}
+
+#[tokio::test]
 async fn process_that_does_not_want_to_end_is_ended_by_force() {
     let stage = Stage::new("trap '' TERM; cat > /dev/null; echo on >&2; sleep 4715 & wait; wait");
     let started = stage.start().await.unwrap();

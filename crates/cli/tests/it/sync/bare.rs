@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use remote_sandbox_testkit::Sshd;
 use rstest::rstest;
@@ -120,6 +121,40 @@ async fn host_without_find_gives_a_tree(#[case] programs: &[&str]) {
     let done = stage.sync(Way::Down, lone).await;
     assert_eq!(done["synced_type"], "file");
     assert_eq!(fs::read(stage.home().join("lone")).unwrap(), b"exit 0");
+}
+
+#[rstest]
+#[case::nothing(NOTHING)]
+#[case::tar(TAR)]
+#[tokio::test(flavor = "multi_thread")]
+async fn weakness_3_edit_within_the_same_second_is_known_where_a_host_keeps_whole_ones(
+    #[case] programs: &[&str],
+) {
+    let (stage, _programs) = bare(programs).await;
+    let second = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let edit = |content: &str, milliseconds: u64| {
+        stage.write(Way::Up, "a", content);
+        let file = fs::File::open(stage.here.join("a")).unwrap();
+        let time = second + Duration::from_millis(milliseconds);
+        file.set_modified(time).unwrap();
+    };
+    edit("old1", 300);
+    stage.sync(Way::Up, json!({})).await;
+    edit("new2", 700);
+    let done = stage.sync(Way::Up, json!({})).await;
+    assert_eq!(count(&done, "uploaded_files"), 1, "{done}");
+    assert_eq!(fs::read(stage.there.join("a")).unwrap(), b"new2");
+    let again = stage.sync(Way::Up, json!({})).await;
+    assert_eq!(count(&again, "uploaded_files"), 0, "{again}");
+    // What came from there and was edited here within its second is an edit, too.
+    fs::remove_file(stage.here.join("a")).unwrap();
+    stage.sync(Way::Down, json!({})).await;
+    edit("mine", 400);
+    let kept = stage.sync(Way::Down, json!({})).await;
+    assert!(problems(&kept).contains_key("a"), "{kept}");
+    assert!(kept["revision"].is_null(), "{kept}");
+    let done = stage.sync(Way::Up, json!({})).await;
+    assert_eq!(count(&done, "uploaded_files"), 1, "{done}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

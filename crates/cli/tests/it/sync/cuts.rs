@@ -197,3 +197,41 @@ async fn f59_what_nobody_came_back_for_goes_after_a_day_and_what_is_fresh_stays(
     let plan = stage.call(back, json!({"dry_run": true})).await;
     assert!(!plan.text.contains(".rsmcp-sync-"), "{}", plan.text);
 }
+
+#[rstest]
+#[case::cancelled(true)]
+#[case::killed(false)]
+#[tokio::test(flavor = "multi_thread")]
+async fn file_that_came_before_a_download_broke_off_is_not_taken_for_an_edit(
+    #[case] is_cancelled: bool,
+) {
+    let mut stage = Stage::with_large_calls().await;
+    let way = Way::Down;
+    let fill = |stage: &Stage, version: u64| {
+        stage.write(way, "log", format!("version {version}"));
+        stage.write(way, "weights", Random::new(version).bytes(20_000_000));
+    };
+    fill(&stage, 1);
+    stage.sync(way, json!({})).await;
+    fill(&stage, 2);
+    stage.proxy.trickle(Some(1_000_000));
+    let call = stage.begin(way, json!({})).await;
+    let log = stage.here.join("log");
+    let has_come = || std::fs::read(&log).unwrap() == b"version 2";
+    assert!(remote_sandbox_testkit::wait_until(LIMIT, has_come).await);
+    match is_cancelled {
+        true => {
+            stage.client.cancel(call).await;
+            // A cancelled call gets no answer; the lock tells when it is over.
+            stage.proxy.trickle(None);
+        }
+        false => {
+            stage.restart().await;
+            stage.proxy.trickle(None);
+        }
+    }
+    stage.write(way, "log", "written on by the job");
+    let done = stage.sync(way, json!({})).await;
+    assert_eq!(done["conflicts"], 0, "{done}");
+    stage.assert_same();
+}

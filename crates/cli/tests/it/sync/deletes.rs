@@ -158,3 +158,19 @@ async fn thousands_of_extras_go_with_their_directories(
     assert_eq!(done["problem_count"], 0, "{done}");
     assert_eq!(snapshot(target).len(), 1);
 }
+
+#[tokio::test]
+async fn source_of_empty_directories_and_special_files_counts_as_empty() {
+    let pair = Pair::new(Kind::Ssh).await;
+    for number in 0..5 {
+        pair.write_there(&format!("f{number}"), "1");
+    }
+    fs::create_dir_all(pair.here.join("empty/deep")).unwrap();
+    crate::files::mkfifo(&pair.here.join("pipe"));
+    let refused = pair.up_refused(json!({"delete_extras": true})).await;
+    assert_eq!(refused["code"], "delete_refused", "{refused}");
+    assert_eq!(snapshot(&pair.there).len(), 5);
+    // What is passed over is a part of the source that did not arrive.
+    let done = pair.up(json!({})).await;
+    assert!(done["revision"].is_null(), "{done}");
+}

@@ -195,3 +195,30 @@ async fn links_are_brought_as_what_they_lead_to_on_request(#[case] kind: Kind) {
     assert_eq!(here[b"file".as_slice()].0, 'f');
     assert_eq!(here[b"directory/a".as_slice()].3, b"1");
 }
+
+#[tokio::test]
+async fn link_that_was_made_or_changed_here_is_kept_and_reported() {
+    let pair = Pair::new(Kind::Ssh).await;
+    pair.write_there("file", "1");
+    symlink("x", pair.there.join("both")).unwrap();
+    symlink("x", pair.there.join("theirs")).unwrap();
+    pair.down(json!({})).await;
+    let set = |root: &std::path::Path, name: &str, target: &str| {
+        fs::remove_file(root.join(name)).unwrap();
+        symlink(target, root.join(name)).unwrap();
+    };
+    set(&pair.here, "file", "mine");
+    set(&pair.here, "both", "mine");
+    set(&pair.there, "both", "another");
+    set(&pair.there, "theirs", "another");
+    let done = pair.down(json!({})).await;
+    let read = |name: &str| fs::read_link(pair.here.join(name)).unwrap();
+    let now = [read("file"), read("both"), read("theirs")];
+    assert_eq!(
+        now,
+        ["mine", "mine", "another"].map(std::path::PathBuf::from)
+    );
+    assert_eq!(done["conflicts"], 2, "{done}");
+    pair.down(json!({"overwrite": true})).await;
+    pair.assert_same();
+}

@@ -3,7 +3,7 @@
 use crate::sync::entry::{Entry, Stamp};
 use crate::sync::path::RelPath;
 
-/// What is remembered of a file since the last sync of the same two trees.
+/// What is remembered of a file or link since the last sync of the same two trees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BaseEntry {
     /// Where it lies.
@@ -12,6 +12,35 @@ pub struct BaseEntry {
     pub local: Stamp,
     /// How it looked on the host.
     pub remote: Stamp,
+    /// Whether it was written down before a download that was about to put it here: it counts where that has come,
+    /// however the download ended.
+    pub is_intended: bool,
+}
+
+impl BaseEntry {
+    /// Of all records of one path, the older ones first, the one that counts for what is on this machine.
+    pub fn fitting(
+        records: impl IntoIterator<Item = BaseEntry>,
+        here: Option<&Entry>,
+    ) -> Option<BaseEntry> {
+        let here = here.filter(|entry| entry.kind.is_content());
+        let fits =
+            |record: &BaseEntry| here.is_some_and(|entry| record.local.agrees(entry.remembered()));
+        let mut found: Option<BaseEntry> = None;
+        for record in records {
+            let counts = match record.is_intended {
+                false => true,
+                true => fits(&record) && !found.as_ref().is_some_and(fits),
+            };
+            if counts {
+                found = Some(BaseEntry {
+                    is_intended: false,
+                    ..record
+                });
+            }
+        }
+        found
+    }
 }
 
 /// Why a file is sent.

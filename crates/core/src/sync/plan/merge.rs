@@ -86,8 +86,8 @@ pub enum PlanError {
 /// How much of both trees is part of the sync, as far as the plan has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seen {
-    /// Entries of the source.
-    pub source_entries: u64,
+    /// Files and links of the source that can be sent.
+    pub source_files: u64,
     /// Files and links of the target.
     pub target_files: u64,
 }
@@ -135,8 +135,12 @@ where
         self.seen
     }
 
-    fn count(&mut self, source: Verdict, target: Option<(Verdict, bool)>) {
-        self.seen.source_entries += u64::from(source.is_included());
+    fn count(&mut self, source: Option<(Verdict, &Entry)>, target: Option<(Verdict, bool)>) {
+        // Directories and what is passed over do not make a source that says what may go.
+        let is_sent = source.is_some_and(|(verdict, entry)| {
+            verdict.is_included() && entry.kind.is_content() && self.skipped(entry).is_none()
+        });
+        self.seen.source_files += u64::from(is_sent);
         let is_file =
             target.is_some_and(|(verdict, is_directory)| verdict.is_included() && !is_directory);
         self.seen.target_files += u64::from(is_file);
@@ -171,7 +175,11 @@ where
             .map(|entry| entry.path.clone())
         {
             self.close_all_but(Some(&path));
-            let base = self.remembered(&path);
+            let here = match self.options.direction {
+                Direction::Up => source.as_ref(),
+                Direction::Down => target.as_ref(),
+            };
+            let base = remembered(&mut self.base, &path, here);
             match (source, target) {
                 (Some(source), Some(target)) => self.both(source, target, base.as_ref()),
                 (Some(source), None) => self.only_source(source),
@@ -199,11 +207,6 @@ where
         }
         *last = Some(entry.path.clone());
         Ok(())
-    }
-
-    fn remembered(&mut self, path: &RelPath) -> Option<BaseEntry> {
-        while self.base.next_if(|base| base.path < *path).is_some() {}
-        self.base.next_if(|base| base.path == *path)
     }
 
     /// Closes every open directory that the path does not lie in.
@@ -306,7 +309,7 @@ where
         let verdict = self
             .source_judge
             .verdict(&entry.path, entry.kind.is_directory());
-        self.count(verdict, None);
+        self.count(Some((verdict, &entry)), None);
         match verdict {
             Verdict::Excluded => {}
             Verdict::Opened => {
@@ -332,7 +335,7 @@ where
             .target_judge
             .verdict(&target.path, target.kind.is_directory());
         let is_directory = target.kind.is_directory();
-        self.count(Verdict::Excluded, Some((verdict, is_directory)));
+        self.count(None, Some((verdict, is_directory)));
         let is_shielded = self.frames.last().is_some_and(|frame| frame.is_shielded);
         let stays = !verdict.is_included()
             || is_shielded
@@ -365,7 +368,7 @@ where
             self.target_judge.verdict(&target.path, !is_directory)
         };
         self.count(
-            source_verdict,
+            Some((source_verdict, &source)),
             Some((target_verdict, target.kind.is_directory())),
         );
         // What both have, or what is excluded on one side, is never deleted with its directory.
@@ -404,7 +407,10 @@ where
                 (!self.options.keep_dirlinks).then_some(Obstacle::DirectoryLink)
             }
             (Kind::File, Kind::File) => None,
-            (_, Kind::File) => self.options.obstacle(&source, &target, base),
+            (Kind::Link { target: one, .. }, Kind::Link { target: other, .. }) if one == other => {
+                None
+            }
+            (_, Kind::File | Kind::Link { .. }) => self.options.obstacle(&source, &target, base),
             _ => None,
         };
         if source.kind.is_directory() {
@@ -439,6 +445,17 @@ where
             _ => self.send(source, Some(target)),
         }
     }
+}
+
+/// What is remembered of a path.
+fn remembered<B: Iterator<Item = BaseEntry>>(
+    base: &mut Peekable<B>,
+    path: &RelPath,
+    here: Option<&Entry>,
+) -> Option<BaseEntry> {
+    while base.next_if(|base| base.path < *path).is_some() {}
+    let records = std::iter::from_fn(|| base.next_if(|base| base.path == *path));
+    BaseEntry::fitting(records, here)
 }
 
 /// A link of which nobody knows where it leads counts as one to a directory, because that one must not be lost.

@@ -301,6 +301,7 @@ fn base(text: &str) -> BaseEntry {
         path: path(text),
         local: stamp,
         remote: stamp,
+        is_intended: false,
     }
 }
 

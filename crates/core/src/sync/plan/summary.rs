@@ -207,7 +207,7 @@ mod tests {
             summary.add(&action.unwrap());
         }
         let seen = Seen {
-            source_entries: 31,
+            source_files: 30,
             target_files: 2,
         };
         assert_eq!(planner.seen(), seen);
