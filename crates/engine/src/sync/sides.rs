@@ -338,6 +338,7 @@ impl Sides {
             root: self.far_root.clone(),
             scanner: self.scanner,
             spool: self.state.join(SPOOL),
+            links: self.far_links.clone(),
         }
     }
 
