@@ -353,6 +353,12 @@ impl Sides {
         self.avoid.iter().any(holds)
     }
 
+    /// Whether a scan has named this path as a problem.
+    pub(super) fn is_told(&self, path: &RelPath) -> bool {
+        let shown = path.shown().text;
+        self.problems.iter().any(|(told, _)| *told == shown)
+    }
+
     /// The plan, from its beginning.
     pub(super) fn plan(&self) -> Plan<'_> {
         let (source, target) = match self.request.way {

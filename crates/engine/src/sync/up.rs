@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
-use remote_sandbox_core::sync::plan::{Action, Difference};
+use remote_sandbox_core::sync::plan::{Action, Difference, SkipReason};
 use remote_sandbox_core::sync::staging::{Batch, Regions, Staged, Stager};
 use remote_sandbox_core::sync::{Entry, Mtime, RelPath, Stamp};
 use tokio_util::sync::CancellationToken;
@@ -180,7 +180,13 @@ impl Upload<'_> {
                 self.outcome.conflicts += 1;
                 self.outcome.missing(&path, obstacle);
             }
-            Action::Skip { entry, reason } => self.outcome.skip(&entry.path, reason),
+            Action::Skip { entry, reason } => {
+                match reason == SkipReason::DanglingLink && self.sides.is_told(&entry.path) {
+                    // The scan knew better why it is not followed.
+                    true => self.outcome.skip_told(),
+                    false => self.outcome.skip(&entry.path, reason),
+                }
+            }
             Action::CompareContent { entry, .. } => {
                 self.outcome.missing(&entry.path, "it was not compared");
             }
