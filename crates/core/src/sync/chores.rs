@@ -70,7 +70,7 @@ fi
 done
 "#;
 
-/// What is done with the names of a directory, from within it; `NAME` stands for one of them.
+/// What is done with each entry of a list, with what was collected of a directory, and at the end.
 struct Work<'a> {
     add: &'a str,
     directory_done: &'a str,

@@ -206,7 +206,7 @@ fn publish(batch: &Batch, steps: &str) -> String {
     let mut script = within::begin(&links);
     let put = within::functions(links.len()) + PUT;
     script.push_str(&assignment("put", put.as_bytes()));
-    let _ = write!(script, "{PUBLISH}{steps}say left:end\n");
+    let _ = writeln!(script, "{PUBLISH}{steps}say left:end");
     script
 }
 
