@@ -2,7 +2,8 @@
 //!
 //! Lists of paths go in on standard input, each with `./` in front and the mark and a NUL behind it, so that no name
 //! is ever part of a command. The mark is there because `xargs` takes what a cut link leaves of the last name for a name
-//! of its own. What could not be done is told by its path.
+//! of its own. What could not be done is told by its path. What changes something works from within each directory, so
+//! that no link that somebody puts in the place of one leads out of the tree (see `within`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,6 +12,7 @@ use super::entry::Mtime;
 use super::path::RelPath;
 use super::revision::ContentDigest;
 use super::scan::{HostPath, assignment};
+use super::within;
 use crate::ids::RunToken;
 
 /// What is to be removed.
@@ -34,9 +36,6 @@ pub fn sealed_list<'a>(mark: &RunToken, paths: impl Iterator<Item = &'a RelPath>
     list
 }
 
-/// The beginning of a script for `xargs` that keeps what is sealed, without the seal.
-const UNSEAL: &str = r#"n=$#; for f; do case $f in *"$0") set -- "$@" "${f%"$0"}";; esac; done; shift $n; [ $# != 0 ] || exit 0; "#;
-
 /// The paths as scripts read them that only look.
 pub fn path_list<'a>(paths: impl Iterator<Item = &'a RelPath>) -> Vec<u8> {
     let mut list = Vec::new();
@@ -48,46 +47,148 @@ pub fn path_list<'a>(paths: impl Iterator<Item = &'a RelPath>) -> Vec<u8> {
     list
 }
 
-/// The script for `sh -c` that removes what is on the list and says what is still there.
-pub fn remove_script(root: &HostPath, removal: Removal, mark: &RunToken) -> String {
-    let program = match removal {
-        Removal::Files => "rm -f",
-        Removal::Directories => "rmdir",
-    };
+/// Passes on what is sealed, without the seal; a last word says that this went wrong.
+const UNSEAL: &str = r#"{ xargs -0 sh -c 'for f; do case $f in *"$0") printf "%s\0" "${f%"$0"}";; esac; done' MARK || printf '!\0'; } | xargs -0 -n 1000 sh -c SCRIPT"#;
+
+/// Goes through a list, directory after directory. The names of one are collected in `a`, as words that `eval` reads, for
+/// to add to the arguments themselves takes quadratic time in some shells. What lies where nobody may work is told.
+const EACH: &str = r#"tell() { printf 'RSMCP:%s\0' "$1"; }
+left() { for n; do if [ -e "$n" ] || [ -h "$n" ]; then tell "$last/${n#./}"; fi; done; }
+i=0 a= last= good= failed=0
+for f in "$@" ''; do
+[ "$f" != '!' ] || exit 255
+i=$((i+1)); d=${f%/*}
+if [ "$d" != "$last" ]; then
+DIRECTORY_DONE
+last=$d good=
+if [ -n "$f" ] && within "$d"; then good=1; fi
+fi
+[ -n "$f" ] || continue
+if [ -z "$good" ]; then tell "$f"; else
+ADD
+fi
+done
+"#;
+
+/// What is done with each entry of a list, with what was collected of a directory, and at the end.
+struct Work<'a> {
+    add: &'a str,
+    directory_done: &'a str,
+    end: &'a str,
+}
+
+/// The name of an entry, for a program that works in its directory.
+const ADD_NAME: &str = r#"a="$a \"./\${$i##*/}\"""#;
+
+/// A script that does work on what is on its list, which goes through these links.
+fn work_script(root: &HostPath, work: &Work<'_>, links: &[&RelPath], mark: &RunToken) -> String {
+    let mut inner = within::functions(links.len());
+    let each = EACH.replace("DIRECTORY_DONE", work.directory_done);
+    inner.push_str(&each.replace("ADD", work.add));
+    inner.push_str(work.end);
     let mut script = enter(root, mark);
+    script.push_str(&within::begin(links));
+    let unseal = UNSEAL.replace("MARK", mark.as_str());
+    // The first word is the name of the shell itself.
     let _ = writeln!(
         script,
-        "xargs -0 sh -c '{UNSEAL}{program} \"$@\" 2>/dev/null; for f; do if [ -e \"$f\" ] || [ -h \"$f\" ]; then printf \"RSMCP:%s\\0\" \"$f\"; fi; done; exit 0' {mark}"
+        "{} sh",
+        unseal.replace("SCRIPT", &crate::shell::quote(&inner))
     );
+    script
+}
+
+/// The script for `sh -c` that removes what is on the list, by way of these links at most, and says what is still there.
+///
+/// Files go directory after directory, each from within. A directory goes only when it is empty, so for them it has to do
+/// that the way to each is looked at just before.
+pub fn remove_script(
+    root: &HostPath,
+    removal: Removal,
+    links: &[&RelPath],
+    mark: &RunToken,
+) -> String {
+    let work = match removal {
+        Removal::Files => Work {
+            add: ADD_NAME,
+            directory_done: r#"[ -z "$a" ] || { eval "rm -f -- $a" 2>/dev/null; eval "left $a"; a=; }"#,
+            end: "exit 0\n",
+        },
+        Removal::Directories => Work {
+            add: r#"a="$a \"\${$i}\"""#,
+            directory_done: ":",
+            end: "cd -P -- \"${w:-/}\" || exit 255\nlast=.\n[ -z \"$a\" ] || { eval \"rmdir -- $a\" 2>/dev/null; eval \"left $a\"; }\nexit 0\n",
+        },
+    };
+    let mut script = work_script(root, &work, links, mark);
     // Without `xargs` nothing was done, and nothing is said to be.
     script.push_str("[ $? = 0 ] && say end\nexit 0\n");
     script
 }
 
-/// The script for `sh -c` that gives everything on the list these permissions.
-pub fn mode_script(root: &HostPath, mode: u16, mark: &RunToken) -> String {
-    let mut script = enter(root, mark);
-    let _ = writeln!(
-        script,
-        "xargs -0 sh -c '{UNSEAL}chmod {:04o} \"$@\"' {mark}",
+/// The script for `sh -c` that gives everything on the list these permissions, by way of these links at most. `chmod`
+/// follows a link that has the name, so such a name is left.
+pub fn mode_script(root: &HostPath, mode: u16, links: &[&RelPath], mark: &RunToken) -> String {
+    let directory_done = format!(
+        "[ -z \"$a\" ] || {{ eval \"chmod {:04o} -- $a\" || failed=1; a=; }}",
         mode & 0o7777
     );
+    let work = Work {
+        add: &format!("if [ -h \"./${{f##*/}}\" ]; then tell \"$f\"; else {ADD_NAME}; fi"),
+        directory_done: &directory_done,
+        end: "exit $failed\n",
+    };
+    let mut script = work_script(root, &work, links, mark);
     script.push_str("[ $? = 0 ] || say failed\nsay end\nexit 0\n");
     script
 }
 
-/// The question that sets times below the second, which the file protocol cannot.
-pub fn times_script(root: &HostPath, times: &[(RelPath, Mtime)], mark: &RunToken) -> String {
-    let mut script = format!("{{\n{}", enter(root, mark));
+/// Sets times from within the directories; one program for all of them.
+const SET_TIMES: &str = include_str!("times.py");
+
+/// The question that sets times below the second, which the file protocol cannot. Where there is no `python3`, it takes
+/// one program for each time.
+pub fn times_script(
+    root: &HostPath,
+    times: &[(RelPath, Mtime)],
+    links: &[&RelPath],
+    mark: &RunToken,
+) -> String {
+    let mut script = format!("{{\n{}{}", enter(root, mark), within::begin(links));
+    let (mut list, mut touches) = (String::new(), String::new());
+    let mut together: BTreeMap<(Option<RelPath>, i64, u32), Vec<&RelPath>> = BTreeMap::new();
     for (path, mtime) in times {
-        script.push_str(&assignment("f", &[b"./", path.as_bytes()].concat()));
         let nanoseconds = mtime.nanoseconds().unwrap_or_default();
-        let seconds = mtime.seconds;
+        let _ = write!(list, "{} {nanoseconds} ", mtime.seconds);
+        for byte in [b"./", path.as_bytes()].concat() {
+            let _ = write!(list, "{byte:02x}");
+        }
+        list.push('\n');
+        let same = together.entry((path.parent(), mtime.seconds, nanoseconds));
+        same.or_default().push(path);
+    }
+    for ((parent, seconds, nanoseconds), paths) in together {
+        let directory = parent.map_or(b".".to_vec(), |parent| [b"./", parent.as_bytes()].concat());
+        touches.push_str(&assignment("d", &directory));
+        let mut names = String::new();
+        for (number, path) in paths.into_iter().enumerate() {
+            touches.push_str(&assignment(
+                &format!("n{number}"),
+                &[b"./", path.name()].concat(),
+            ));
+            let _ = write!(names, " \"$n{number}\"");
+        }
         let _ = writeln!(
-            script,
-            "touch -c -h -m -d '@{seconds}.{nanoseconds:09}' \"$f\" 2>/dev/null"
+            touches,
+            "if within \"$d\"; then touch -c -h -m -d '@{seconds}.{nanoseconds:09}'{names} 2>/dev/null; fi"
         );
     }
+    let _ = writeln!(
+        script,
+        "if command -v python3 >/dev/null 2>&1 && python3 -S -c {} {} 2>/dev/null <<'RSMCP'\n{list}RSMCP\nthen :; else\n{touches}fi",
+        crate::shell::quote(SET_TIMES),
+        links.len()
+    );
     script.push_str("say end\nexit 0\n}\n");
     script
 }
@@ -139,11 +240,12 @@ pub fn parse_removed(mark: &RunToken, output: &[u8]) -> Option<Vec<RelPath>> {
     Some(left.collect())
 }
 
-/// Whether permissions could all be set; none when it did not come to its end.
-pub fn parse_modes(mark: &RunToken, output: &[u8]) -> Option<bool> {
-    let output = until_end(mark, output)?;
+/// Whether permissions could all be set, and what was left because its way is not what it was; none when it did not come
+/// to its end.
+pub fn parse_modes(mark: &RunToken, output: &[u8]) -> Option<(bool, Vec<RelPath>)> {
+    let left = parse_removed(mark, output)?;
     let failed = format!("RSMCP:{mark}:failed");
-    Some(!holds(output, failed.as_bytes()))
+    Some((!holds(output, failed.as_bytes()), left))
 }
 
 /// Digests by path; what is not among them could not be read. None when it did not come to its end.

@@ -23,6 +23,7 @@ pub mod spool;
 pub mod squeezed;
 pub mod staging;
 pub mod temporary;
+pub mod within;
 pub mod written;
 
 pub use entry::{Entry, Identity, Kind, LinkEnd, Mtime, Special, Stamp};

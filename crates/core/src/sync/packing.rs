@@ -9,6 +9,9 @@
 //! it is as it was before, or that is not known. Where no remark comes, it is not known either. Where whoever asks wants
 //! files as soon as they are named, it is called once, and one remark stands at the end.
 //!
+//! The same remark tells whether every directory was a directory of the tree before and after: `tar` would follow a link that
+//! somebody has put in the place of one (see `within`).
+//!
 //! Archives and remarks may be packed with gzip on their way, as one stream, where the host has that; whoever reads sees by
 //! its first bytes whether it is, for no archive begins like a packed one.
 
@@ -16,6 +19,7 @@ use std::fmt::Write as _;
 
 use super::path::RelPath;
 use super::scan::assignment;
+use super::within;
 use crate::archive::BLOCK;
 use crate::ids::RunToken;
 
@@ -72,10 +76,24 @@ pub struct Packing<'a> {
     pub as_named: bool,
     /// Whether the archive is packed, where the host can.
     pub gzip: bool,
+    /// The directories that files lie in, where they are few enough to be told beforehand. They are needed when files are
+    /// packed as they are named; without them nothing is said to be unchanged then.
+    pub directories: Option<&'a [RelPath]>,
 }
 
 /// How everything begins that gzip has packed.
 pub const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// Whether the directories of these names are where they should be.
+const IN_PLACE: &str = r#"in_place() {
+last=.
+for f; do
+d=${f%/*}
+[ "$d" = "$last" ] || { last=$d; within "$d" || { cd -P -- "${w:-/}"; return 1; }; }
+done
+cd -P -- "${w:-/}"
+}
+"#;
 
 /// Becomes a program.
 const PLAIN: &str = "give() { exec \"$@\"; }\n";
@@ -96,6 +114,7 @@ impl Packing<'_> {
         let links = self.links();
         let (mark, unchanged) = (self.mark, Remark::Unchanged.word());
         let unknown = Remark::Unknown.word();
+        let told = self.told(&mut script);
         let can_wait = match self.as_named {
             true => "false",
             false => "xargs -0 true </dev/null >/dev/null 2>&1",
@@ -106,9 +125,9 @@ impl Packing<'_> {
             "case $(tar --version 2>/dev/null </dev/null) in\n\
              *GNU*)\n\
              pack='tar -cf - {links}--format=gnu --no-unquote --no-recursion'\n\
-             say='; s=$?; w={unknown}; [ $s != 0 ] || w={unchanged}; printf \"%-{BLOCK}s\" \"RSMCP:$0:$w\"; exit $s'\n\
-             {can_wait} || give sh -c \"$pack --null -T -$say\" {mark}\n\
-             give xargs -0 -n {FILES_PER_REMARK} sh -c \"$pack \\\"\\$@\\\"$say\" {mark} ;;\n\
+             say='; s=$?; in_place \"$@\" || good=1; v={unknown}; [ $s$good != 00 ] || v={unchanged}; printf \"%-{BLOCK}s\" \"RSMCP:$0:$v\"; exit $s'\n\
+             {can_wait} || give sh -c \"$look$pack --null -T -$say\" {mark}{told}\n\
+             give xargs -0 -n {FILES_PER_REMARK} sh -c \"$look$pack \\\"\\$@\\\"$say\" {mark} ;;\n\
              *bsdtar*|*libarchive*) give tar -cf - {links}--format=gnutar -n --null -T - ;;\n\
              esac\n\
              xargs -0 true </dev/null >/dev/null 2>&1 || exit {NO_TAR}\n\
@@ -125,10 +144,34 @@ impl Packing<'_> {
         script.push_str(&assignment("root", self.root));
         let _ = write!(
             script,
-            "cd \"$root\" || exit {NO_ROOT}\ncommand -v tar >/dev/null 2>&1 || exit {NO_TAR}\n"
+            "unset CDPATH\ncd -P -- \"$root\" || exit {NO_ROOT}\ncommand -v tar >/dev/null 2>&1 || exit {NO_TAR}\n"
         );
         script.push_str(if self.gzip { PACKED } else { PLAIN });
         script
+    }
+
+    /// Lets `$look` say whether directories are where they should be, before anything is packed; gives the words that name
+    /// them where files are packed as they are named.
+    fn told(&self, script: &mut String) -> String {
+        script.push_str(&within::begin(&[]));
+        let check = match (self.follow_links, self.as_named, self.directories) {
+            // What links lead to is wanted.
+            (true, ..) => "in_place() { :; }\n".to_owned(),
+            (false, true, None) => "in_place() { false; }\n".to_owned(),
+            (false, ..) => within::functions(0) + IN_PLACE,
+        };
+        let check = check + "good=0; in_place \"$@\" || good=1\n";
+        script.push_str(&assignment("look", check.as_bytes()));
+        let mut words = String::new();
+        let directories = self
+            .directories
+            .filter(|_| self.as_named && !self.follow_links);
+        for (number, directory) in directories.unwrap_or_default().iter().enumerate() {
+            let path = [b"./", directory.as_bytes(), b"/."].concat();
+            script.push_str(&assignment(&format!("d{number}"), &path));
+            let _ = write!(words, " \"$d{number}\"");
+        }
+        words
     }
 
     fn links(&self) -> &'static str {

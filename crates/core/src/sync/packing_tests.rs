@@ -124,6 +124,7 @@ fn exactly_the_listed_files_are_packed(#[case] kind: &str, #[values(false, true)
         mark: &mark,
         as_named: false,
         gzip: false,
+        directories: Some(&[]),
     };
     let mut list = Vec::new();
     for name in NAMES.into_iter().chain([b"missing".as_slice()]) {
@@ -151,6 +152,7 @@ fn missing_program_and_missing_root_are_told_apart() {
         mark: &mark,
         as_named: false,
         gzip: false,
+        directories: Some(&[]),
     };
     let (code, _) = run(&packing(root).script(), &nothing, b"");
     assert_eq!(code, Some(NO_TAR as i32));
@@ -180,6 +182,7 @@ fn more_names_than_one_call_takes_come_in_several_archives() {
         mark: &mark,
         as_named: false,
         gzip: false,
+        directories: Some(&[]),
     };
     let (code, archive) = run(&packing.script(), &programs, &list);
     assert_eq!(code, Some(0));
@@ -210,6 +213,7 @@ fn remark_behind_each_thousand_tells_whether_a_file_changed() {
         mark: &mark,
         as_named: false,
         gzip: false,
+        directories: Some(&[]),
     };
     let (_folder, programs) = programs("usual").unwrap();
     let (code, archive) = run(&packing.script(), &programs, &list);
@@ -241,6 +245,7 @@ fn packed_archive_holds_the_same_and_ends_as_tar_does(
         mark: &mark,
         as_named,
         gzip,
+        directories: Some(&[]),
     };
     for (name, is_whole) in [(b"a".as_slice(), true), (b"missing", false)] {
         let list = [&listed(&path(name)), b"\0".as_slice()].concat();
@@ -281,6 +286,7 @@ fn archive_comes_plain_where_there_is_no_gzip() {
         mark: &mark,
         as_named: false,
         gzip: true,
+        directories: Some(&[]),
     };
     let list = [&listed(&path(b"a")), b"\0".as_slice()].concat();
     let programs = folder.path().to_str().unwrap();
@@ -301,6 +307,7 @@ fn file_comes_before_the_next_is_named_where_that_is_wanted() {
         mark: &mark,
         as_named: true,
         gzip: false,
+        directories: Some(&[]),
     };
     let mut child = Command::new("/bin/sh")
         .args(["-c", &packing.script()])

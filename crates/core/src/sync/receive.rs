@@ -6,8 +6,8 @@
 //! came of it any more, so the program removes it, also when nobody can ask it to.
 //!
 //! **Renames.** `mv` into a directory is one `rename` for each entry: what is there is replaced in one step, a link
-//! is replaced and not followed, and a directory that holds something is not replaced at all. What could not be renamed is
-//! told by its place.
+//! is replaced and not followed, and a directory that holds something is not replaced at all. It is done from within the
+//! directory (see `within`), so that a link in its place leads nowhere. What could not be renamed is told by its place.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,6 +16,7 @@ use super::entry::Entry;
 use super::path::RelPath;
 use super::scan::{HostPath, assignment};
 use super::staging::{Batch, Rename};
+use super::within::{self, BACK};
 use crate::ids::RunToken;
 
 /// The name of the last entry of an archive whose content may be published.
@@ -101,7 +102,7 @@ pub fn receive_script(
             "if [ $status = 0 ] && [ -e \"$f0/{}\" ]; then",
             String::from_utf8_lossy(SEAL)
         );
-        script.push_str(&publish(&steps(batch).concat()));
+        script.push_str(&publish(batch, &steps(batch).concat()));
         script.push_str(&remove_folders(batch));
         script.push_str("fi\n");
     }
@@ -133,7 +134,7 @@ pub fn publish_scripts(root: &HostPath, batch: &Batch, mark: &RunToken) -> Vec<S
         for (number, folder) in batch.folders.iter().enumerate() {
             script.push_str(&relative(&format!("f{number}"), Some(folder)));
         }
-        script.push_str(&publish(&piece));
+        script.push_str(&publish(batch, &piece));
         if number == last {
             script.push_str(&remove_folders(batch));
         }
@@ -186,7 +187,7 @@ fn steps(batch: &Batch) -> Vec<String> {
     }
     let make = |directory: &Entry| {
         let to = relative("to", Some(&directory.path));
-        format!("{to}mkdir -p \"$to\"\n")
+        format!("{to}within \"${{to%/*}}\" && mkdir -p \"./${{to##*/}}\"\n{BACK}")
     };
     let rename = |(folder, directory): (&RelPath, &Option<RelPath>)| {
         let (from, to) = (
@@ -200,8 +201,13 @@ fn steps(batch: &Batch) -> Vec<String> {
 }
 
 /// Takes these steps; what is left in the folders afterwards could not be renamed.
-fn publish(steps: &str) -> String {
-    format!("{PUBLISH}{steps}say left:end\n")
+fn publish(batch: &Batch, steps: &str) -> String {
+    let links: Vec<&RelPath> = batch.links.iter().collect();
+    let mut script = within::begin(&links);
+    let put = within::functions(links.len()) + PUT;
+    script.push_str(&assignment("put", put.as_bytes()));
+    let _ = writeln!(script, "{PUBLISH}{steps}say left:end");
+    script
 }
 
 fn remove_folders(batch: &Batch) -> String {
@@ -213,8 +219,13 @@ fn remove_folders(batch: &Batch) -> String {
     folders
 }
 
+/// Gives names in a directory, from within it.
+const PUT: &str = r#"within "$0" || { echo "$0 is not where it was" >&2; exit 1; }
+exec mv -f "$@" ./
+"#;
+
 const PUBLISH: &str = r#"publish() {
-find "$from/." ! -name . -prune -exec sh -c 'mv -f "$@" "$0/"' "$to" {} +
+find "$w/$from/." ! -name . -prune -exec sh -c "$put" "$to" {} +
 find "$from/." ! -name . -prune -exec printf 'RSMCP:%s\0' {} +
 }
 say left

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use super::entry::Stamp;
 use super::path::RelPath;
 use super::scan::{assignment, time};
+use super::within;
 use crate::ids::RunToken;
 
 /// Files that are looked at once more.
@@ -22,15 +23,33 @@ pub struct Recheck<'a> {
     pub mark: &'a RunToken,
 }
 
+/// Passes on the names whose directories are where they should be.
+const IN_PLACE: &str = r#"last= good=
+for f; do
+d=${f%/*}
+[ "$d" = "$last" ] || { last=$d good=; within "$d" && good=1; }
+[ -z "$good" ] || printf '%s\0' "$f"
+done
+"#;
+
 impl Recheck<'_> {
     /// The script for `sh -c`; it takes the list of a packing script on its standard input.
     pub fn script(&self) -> String {
         let mut script = String::from("LC_ALL=C; export LC_ALL; unset CDPATH\n");
         script.push_str(&assignment("root", self.root));
         let (mark, follow) = (self.mark, if self.follow_links { "-L " } else { "" });
+        // What lies behind a link that is in the place of a directory is not what was asked for.
+        let filter = match self.follow_links {
+            true => String::new(),
+            false => {
+                let filter = within::functions(0) + IN_PLACE;
+                format!("xargs -0 sh -c {} sh | ", crate::shell::quote(&filter))
+            }
+        };
+        let begin = within::begin(&[]);
         let _ = write!(
             script,
-            "cd \"$root\" || exit 3\n\
+            "cd -P -- \"$root\" || exit 3\n{begin}\
              if find . -maxdepth 0 -printf '' >/dev/null 2>&1; then\n\
              look='find {follow}\"$@\" -maxdepth 0 -printf \"%s %T@ %p//$0\\n\"'\n\
              elif stat -c %s . >/dev/null 2>&1; then look='stat {follow}-c \"%s %Y %n//$0\" \"$@\"'\n\
@@ -38,7 +57,7 @@ impl Recheck<'_> {
              else exit 4\n\
              fi\n\
              xargs -0 sh -c : </dev/null >/dev/null 2>&1 || exit 4\n\
-             xargs -0 sh -c \"$look\" {mark} 2>/dev/null\n\
+             {filter}xargs -0 sh -c \"$look\" {mark} 2>/dev/null\n\
              printf 'RSMCP:%s:end\\n' {mark}\n\
              exit 0\n"
         );

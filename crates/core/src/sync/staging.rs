@@ -53,6 +53,8 @@ pub struct Batch {
     pub folders: Vec<RelPath>,
     /// Folders within these, empty after the renames.
     pub inner_folders: Vec<RelPath>,
+    /// Links that renames and directories go through, in the order of paths.
+    pub links: Vec<RelPath>,
     /// Directories that are made before the renames, each after the one it lies in.
     pub directories: Vec<Entry>,
     /// How many bytes the files in it have.
@@ -105,6 +107,12 @@ impl Regions {
             }
         }
         Regions { tops }
+    }
+
+    /// The links among them.
+    pub fn links(&self) -> impl Iterator<Item = &RelPath> {
+        let links = self.tops.iter().filter(|(_, is_link)| *is_link);
+        links.map(|(path, _)| path)
     }
 
     /// The region that a directory lies in; none when that is the one of the root.
@@ -227,6 +235,10 @@ impl<'a> Stager<'a> {
             None => RelPath::parse(name.as_bytes()).ok()?,
         };
         if !self.batch.folders.contains(&outer) {
+            let links = self.regions.links().filter(|link| outer.is_below(link));
+            self.batch.links.extend(links.cloned());
+            self.batch.links.sort();
+            self.batch.links.dedup();
             self.batch.folders.push(outer.clone());
         }
         self.number += 1;

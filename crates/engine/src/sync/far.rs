@@ -11,12 +11,14 @@ use remote_sandbox_core::sync::chores::{
 use remote_sandbox_core::sync::path::inside;
 use remote_sandbox_core::sync::receive::discard_script;
 use remote_sandbox_core::sync::scan::{HostPath, Scanner};
+use remote_sandbox_core::sync::within::gone_through;
 use remote_sandbox_core::sync::{Mtime, RelPath};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::far_files;
+use super::far_ways::{ASTRAY, Strayed, strayed};
 use crate::mark::new_mark;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{FileConversation, Sandbox};
 use crate::shell::{StreamEnd, StreamError};
 
 /// A short question is answered within this time.
@@ -31,6 +33,9 @@ pub(super) const WORK_LIMIT: Duration = Duration::from_secs(600);
 /// The most that a program may say; a list of paths that failed is far shorter.
 const MOST_SAID: u64 = 8 * 1024 * 1024;
 
+/// So many entries are given permissions with one question.
+const MOST_TOGETHER: usize = 5000;
+
 /// The root of a sync in a sandbox.
 #[derive(Clone)]
 pub(super) struct Far<'a> {
@@ -39,6 +44,8 @@ pub(super) struct Far<'a> {
     pub(super) scanner: Scanner,
     /// Where entries go that do not fit into memory.
     pub(super) spool: PathBuf,
+    /// Links to directories that files are meant to go through.
+    pub(super) links: Vec<RelPath>,
 }
 
 impl Far<'_> {
@@ -47,6 +54,15 @@ impl Far<'_> {
         let path = inside(self.root.as_bytes(), path.as_bytes());
         // Both parts were paths, and the whole is only longer.
         HostPath::parse(&path).unwrap_or_else(|_| self.root.clone())
+    }
+
+    /// Which directories above these paths are links by now, as the file protocol sees it.
+    pub(super) async fn strayed<'p>(
+        &self,
+        files: &FileConversation,
+        paths: impl Iterator<Item = &'p RelPath>,
+    ) -> Strayed {
+        strayed(files, self.root.as_bytes(), &self.links, paths).await
     }
 
     /// Something that did not work there.
@@ -115,31 +131,52 @@ impl Far<'_> {
             return far_files::remove(self, removal, paths).await;
         }
         let mark = new_mark();
-        let script = remove_script(&self.root, removal, &mark);
-        let (said, end) = self
-            .converse(&script, &sealed_list(&mark, paths.iter()))
-            .await?;
+        let links = gone_through(&self.links, paths);
+        let script = remove_script(&self.root, removal, &links, &mark);
+        let list = match removal {
+            Removal::Files => sealed_list(&mark, by_directory(paths).into_iter()),
+            // They come in the order in which they can go.
+            Removal::Directories => sealed_list(&mark, paths.iter()),
+        };
+        let (said, end) = self.converse(&script, &list).await?;
         let left = parse_removed(&mark, &said);
         left.ok_or_else(|| self.unfinished(&end, "deleting"))
     }
 
-    /// Sets permissions; the words of the host where not all could be set.
+    /// Sets permissions; what went wrong, by path.
     pub(super) async fn set_mode(
         &self,
         mode: u16,
         paths: &[RelPath],
-    ) -> Result<Option<String>, Failure> {
-        if self.scanner == Scanner::Files {
-            return far_files::set_mode(self, mode, paths).await;
+    ) -> Result<Vec<(RelPath, String)>, Failure> {
+        let mut problems = Vec::new();
+        for some in paths.chunks(MOST_TOGETHER) {
+            let (words, left) = match self.scanner {
+                Scanner::Files => far_files::set_mode(self, mode, some).await?,
+                _ => self.set_mode_of(mode, some).await?,
+            };
+            if let Some((words, first)) = words.zip(some.first()) {
+                let text = format!("permissions could not all be set: {words}");
+                problems.push((first.clone(), text));
+            }
+            problems.extend(left.into_iter().map(|path| (path, ASTRAY.to_owned())));
         }
+        Ok(problems)
+    }
+
+    /// Sets permissions; the words of the host where not all could be set, and what was not even tried.
+    async fn set_mode_of(
+        &self,
+        mode: u16,
+        paths: &[RelPath],
+    ) -> Result<(Option<String>, Vec<RelPath>), Failure> {
         let mark = new_mark();
-        let script = mode_script(&self.root, mode, &mark);
-        let (said, end) = self
-            .converse(&script, &sealed_list(&mark, paths.iter()))
-            .await?;
+        let links = gone_through(&self.links, paths);
+        let script = mode_script(&self.root, mode, &links, &mark);
+        let list = sealed_list(&mark, by_directory(paths).into_iter());
+        let (said, end) = self.converse(&script, &list).await?;
         match parse_modes(&mark, &said) {
-            Some(true) => Ok(None),
-            Some(false) => Ok(Some(end.words)),
+            Some((all, left)) => Ok(((!all).then_some(end.words), left)),
             None => Err(self.unfinished(&end, "setting permissions")),
         }
     }
@@ -147,7 +184,9 @@ impl Far<'_> {
     /// Sets times to the nanosecond, as far as the host can.
     pub(super) async fn set_times(&self, times: &[(RelPath, Mtime)]) -> Result<(), Failure> {
         for part in times.chunks(500) {
-            let script = times_script(&self.root, part, &new_mark());
+            let paths: Vec<RelPath> = part.iter().map(|(path, _)| path.clone()).collect();
+            let links = gone_through(&self.links, &paths);
+            let script = times_script(&self.root, part, &links, &new_mark());
             self.sandbox.ask(script, QUESTION_LIMIT).await?;
         }
         Ok(())
@@ -177,4 +216,11 @@ impl Far<'_> {
         let answer = self.sandbox.ask(script, QUESTION_LIMIT).await?;
         Ok(parse_space(&mark, &answer))
     }
+}
+
+/// Paths so that those of one directory follow each other.
+fn by_directory(paths: &[RelPath]) -> Vec<&RelPath> {
+    let mut paths: Vec<&RelPath> = paths.iter().collect();
+    paths.sort_by(|one, other| one.parent_bytes().cmp(&other.parent_bytes()));
+    paths
 }

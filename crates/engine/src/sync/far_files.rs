@@ -24,7 +24,11 @@ pub(super) async fn remove(
     paths: &[RelPath],
 ) -> Result<Vec<RelPath>, Failure> {
     let client = tree_walk::conversation(far.sandbox).await?;
+    let strayed = far.strayed(&client, paths.iter()).await;
     let mut levels: BTreeMap<usize, Vec<RelPath>> = BTreeMap::new();
+    let (astray, paths): (Vec<&RelPath>, Vec<&RelPath>) =
+        paths.iter().partition(|path| strayed.holds(path));
+    let mut left: Vec<RelPath> = astray.into_iter().cloned().collect();
     for path in paths {
         let depth = match removal {
             Removal::Files => 0,
@@ -33,7 +37,6 @@ pub(super) async fn remove(
         };
         levels.entry(depth).or_default().push(path.clone());
     }
-    let mut left = Vec::new();
     for level in levels.into_values().rev() {
         let work = futures::stream::iter(level);
         let work = work.map(|path| remove_one(far, &client, removal, path));
@@ -66,22 +69,25 @@ async fn remove_one(
     }
 }
 
-/// Sets permissions; the words of the host where not all could be set.
+/// Sets permissions; the words of the host where not all could be set, and what was not even tried.
 pub(super) async fn set_mode(
     far: &Far<'_>,
     mode: u16,
     paths: &[RelPath],
-) -> Result<Option<String>, Failure> {
+) -> Result<(Option<String>, Vec<RelPath>), Failure> {
     let client = tree_walk::conversation(far.sandbox).await?;
+    let strayed = far.strayed(&client, paths.iter()).await;
+    let (left, paths): (Vec<RelPath>, Vec<RelPath>) =
+        paths.iter().cloned().partition(|path| strayed.holds(path));
     let attributes = Attributes::permissions(u32::from(mode & 0o7777));
-    let work = futures::stream::iter(paths.to_vec());
+    let work = futures::stream::iter(paths);
     let work = work.map(|path| set_one(far, &client, attributes, path));
     let mut work = work.buffer_unordered(TOGETHER);
     let mut words = None;
     while let Some(set) = work.next().await {
         words = words.or(set?);
     }
-    Ok(words)
+    Ok((words, left))
 }
 
 /// Sets the attributes of one entry; what the host said when it would not.

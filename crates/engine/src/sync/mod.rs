@@ -13,6 +13,7 @@ mod down;
 mod far;
 mod far_files;
 mod far_scan;
+mod far_ways;
 mod fetch;
 mod forget;
 mod gauge;

@@ -50,6 +50,12 @@ impl Outcome {
         self.problem(path, reason);
     }
 
+    /// Notes an entry that is passed over and was told before.
+    pub(super) fn skip_told(&mut self) {
+        self.skipped += 1;
+        self.is_incomplete = true;
+    }
+
     /// Notes something without which the target is not like the source.
     pub(super) fn missing(&mut self, path: &RelPath, problem: impl ToString) {
         self.is_incomplete = true;

@@ -346,9 +346,15 @@ async fn rename_all(
             let _ = files.mkdir(&path, Attributes::permissions(0o755)).await;
         }
     }
+    let strayed = far
+        .strayed(files, wanted.iter().map(|rename| &rename.to))
+        .await;
+    let (astray, wanted): (Vec<Rename>, Vec<Rename>) = wanted
+        .into_iter()
+        .partition(|rename| strayed.holds(&rename.to));
+    let mut left: BTreeSet<RelPath> = astray.into_iter().map(|rename| rename.from).collect();
     let renames = futures::stream::iter(wanted).map(|rename| rename_one(files, far, rename));
     let mut renames = renames.buffered(RENAMES);
-    let mut left = BTreeSet::new();
     while let Some(renamed) = renames.next().await {
         left.extend(renamed?);
     }

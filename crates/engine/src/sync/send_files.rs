@@ -11,6 +11,7 @@ use remote_sandbox_core::sync::staging::{Batch, Staged};
 use remote_sandbox_core::sync::temporary::temporary_name;
 use remote_sandbox_core::sync::{Entry, Kind, Stamp};
 
+use super::far_ways::ASTRAY;
 use super::pack::{PackFault, Packed};
 use super::send::{Sender, Sent, remote_path};
 use crate::beneath::stamp_of;
@@ -53,8 +54,13 @@ pub(super) async fn send_by_files(
         keeps_fractions: false,
     };
     let mut others = Vec::new();
+    let paths = batch.staged.iter().map(|staged| &staged.source.path);
+    let strayed = sender.far.strayed(&files, paths).await;
     for (number, staged) in batch.staged.iter().enumerate() {
-        if staged.source.kind.is_directory() {
+        if strayed.holds(&staged.source.path) {
+            let left = Single::Refused(ASTRAY.to_owned());
+            settle(&mut sent, batch, number, left);
+        } else if staged.source.kind.is_directory() {
             let made = make_directory(sender, &files, staged).await;
             settle(&mut sent, batch, number, made);
         } else {

@@ -340,6 +340,7 @@ impl Sides {
             root: self.far_root.clone(),
             scanner: self.scanner,
             spool: self.state.join(SPOOL),
+            links: self.far_links.clone(),
         }
     }
 
@@ -352,6 +353,12 @@ impl Sides {
         let whole = self.local_root.as_path().join(name);
         let holds = |place: &CleanPath| whole.starts_with(place.as_path());
         self.avoid.iter().any(holds)
+    }
+
+    /// Whether a scan has named this path as a problem.
+    pub(super) fn is_told(&self, path: &RelPath) -> bool {
+        let shown = path.shown().text;
+        self.problems.iter().any(|(told, _)| *told == shown)
     }
 
     /// The plan, from its beginning.

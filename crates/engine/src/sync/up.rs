@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
-use remote_sandbox_core::sync::plan::{Action, Difference};
+use remote_sandbox_core::sync::plan::{Action, Difference, SkipReason};
 use remote_sandbox_core::sync::staging::{Batch, Regions, Staged, Stager};
 use remote_sandbox_core::sync::{Entry, Mtime, RelPath, Stamp};
 use tokio_util::sync::CancellationToken;
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::compare::Compared;
 use super::decide::{Decision, out_of_order};
 use super::far::Far;
+use super::far_ways::ASTRAY;
 use super::gauge::Gauge;
 use super::large::{LargeError, LargeUp, upload_large};
 use super::outcome::Outcome;
@@ -90,6 +91,7 @@ pub(super) async fn upload(
         &sides.far_mounts,
         keep_dirlinks,
     );
+    upload.sender.far.links = regions.links().cloned().collect();
     upload.send_all(&compared, decision, &regions).await?;
     upload.send_large(&regions).await?;
     let is_bare = upload.outcome.sent_files == 0 && upload.outcome.made_dirs == 0;
@@ -178,7 +180,13 @@ impl Upload<'_> {
                 self.outcome.conflicts += 1;
                 self.outcome.missing(&path, obstacle);
             }
-            Action::Skip { entry, reason } => self.outcome.skip(&entry.path, reason),
+            Action::Skip { entry, reason } => {
+                match reason == SkipReason::DanglingLink && self.sides.is_told(&entry.path) {
+                    // The scan knew better why it is not followed.
+                    true => self.outcome.skip_told(),
+                    false => self.outcome.skip(&entry.path, reason),
+                }
+            }
             Action::CompareContent { entry, .. } => {
                 self.outcome.missing(&entry.path, "it was not compared");
             }
@@ -297,6 +305,11 @@ impl Upload<'_> {
         let mut stager = Stager::new(self.token.clone(), regions);
         for (entry, old) in large {
             self.progress.at(entry.path.shown().text);
+            if self.is_astray(&entry.path).await? {
+                self.changes.failed.insert(entry.path.clone());
+                self.outcome.missing(&entry.path, ASTRAY);
+                continue;
+            }
             let mut tries = 0;
             loop {
                 tries += 1;
@@ -328,6 +341,21 @@ impl Upload<'_> {
             self.fail(action.path(), &PackFault::Changed);
         }
         Ok(())
+    }
+
+    /// Whether a large file would go through a link by now. It is written beside its place, so that what becomes of its
+    /// directory later keeps it from its name, too.
+    async fn is_astray(&self, path: &RelPath) -> Result<bool, Failure> {
+        let files = match self.sides.sandbox.files().await {
+            Ok(files) => files,
+            Err(failure) if failure.code == Code::Unsupported => None,
+            Err(failure) => return Err(failure),
+        };
+        let Some(files) = files else {
+            return Ok(false);
+        };
+        let strayed = self.sender.far.strayed(&files, std::iter::once(path));
+        Ok(strayed.await.holds(path))
     }
 
     async fn send_one(&mut self, entry: &Entry, old: Option<&Entry>) -> Result<(), LargeError> {
@@ -384,11 +412,8 @@ impl Upload<'_> {
             .rev()
             .map(|((depth, mode), paths)| (depth, mode, paths))
         {
-            if let Some(words) = far.set_mode(*mode, paths).await? {
-                let text = format!("permissions could not all be set: {words}");
-                if let Some(path) = paths.first() {
-                    self.outcome.problem(path, text);
-                }
+            for (path, problem) in far.set_mode(*mode, paths).await? {
+                self.outcome.problem(&path, problem);
             }
         }
         tidy::remove_leftovers(self.sides, &self.token).await;

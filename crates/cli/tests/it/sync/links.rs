@@ -139,3 +139,17 @@ async fn f57_link_in_the_place_of_a_directory_or_a_file_is_not_written_through(#
     assert!(!pair.here.join("f").is_symlink(), "{}", reply.text);
     assert_eq!(fs::read(pair.here.join("f")).unwrap(), b"new");
 }
+
+#[tokio::test]
+async fn f56_followed_links_that_lead_in_a_circle_or_nowhere_are_each_told_once() {
+    let pair = Pair::new(Kind::Ssh).await;
+    pair.write("d/a", "1");
+    symlink("..", pair.here.join("d/up")).unwrap();
+    symlink("self", pair.here.join("self")).unwrap();
+    symlink("nowhere", pair.here.join("dangling")).unwrap();
+    let done = pair.up(json!({"follow_links": true})).await;
+    assert_eq!(done["problem_count"], 3, "{done}");
+    let told = super::problems(&done);
+    assert!(told["d/up"].contains("leads back"), "{done}");
+    assert!(told.contains_key("self") && told.contains_key("dangling"));
+}

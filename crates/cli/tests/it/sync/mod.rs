@@ -19,6 +19,7 @@ mod refusals;
 mod revisions;
 mod slow;
 mod stage;
+mod swapped;
 mod trees;
 mod volume;
 

@@ -8,6 +8,8 @@ use crate::shell::quote;
 use crate::sync::ignore::Prune;
 use crate::sync::temporary::TEMPORARY_PREFIX;
 
+const PYTHON_CALL: &str = "python3 -S -c";
+const PERL_CALL: &str = "perl -e";
 const PYTHON: &str = include_str!("walk.py");
 const PERL: &str = include_str!("walk.pl");
 
@@ -113,9 +115,18 @@ pub fn scan_script(request: &ScanRequest<'_>, mark: &RunToken) -> String {
 
 fn listing(request: &ScanRequest<'_>, mark: &RunToken, extent: Extent) -> String {
     match request.scanner {
+        Scanner::Find if request.follow_links && extent == Extent::Tree => {
+            // `find` tells of links in a circle in words of its own; these name each by its path, in the same records.
+            format!(
+                "if [ \"$(python3 -S -c 'print(3)' 2>/dev/null)\" = 3 ]; then\n{}elif [ \"$(perl -e 'print 5' 2>/dev/null)\" = 5 ]; then\n{}else\n{}fi\n",
+                walker(PYTHON_CALL, PYTHON, request, extent),
+                walker(PERL_CALL, PERL, request, extent),
+                find(request, extent)
+            )
+        }
         Scanner::Find => find(request, extent),
-        Scanner::Python => walker("python3 -S -c", PYTHON, request, extent),
-        Scanner::Perl => walker("perl -e", PERL, request, extent),
+        Scanner::Python => walker(PYTHON_CALL, PYTHON, request, extent),
+        Scanner::Perl => walker(PERL_CALL, PERL, request, extent),
         Scanner::FindStat => find_stat(request, mark, extent),
         Scanner::Files => ":\n".to_owned(),
     }

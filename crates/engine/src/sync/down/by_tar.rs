@@ -8,6 +8,7 @@ use bytes::BytesMut;
 use flate2::bufread::GzDecoder;
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::output::clean_line;
+use remote_sandbox_core::sync::RelPath;
 use remote_sandbox_core::sync::packing::{GZIP_MAGIC, NO_ROOT, NO_TAR, Packing, listed};
 use remote_sandbox_core::sync::receive;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -31,6 +32,10 @@ const WAITING_CHUNKS: usize = 8;
 
 /// The list of names goes out in pieces of this size.
 const LIST_CHUNK: usize = 64 * 1024;
+
+/// So much of a script may be names of directories, and so much comes with each.
+const MOST_DIRECTORY_BYTES: usize = 64 * 1024;
+const BYTES_PER_DIRECTORY: usize = 24;
 
 /// So often it is begun anew for what did not come the time before.
 const MOST_PASSES: usize = 32;
@@ -257,6 +262,8 @@ struct Expected {
     bytes: u64,
     /// What its remarks are known by.
     mark: RunToken,
+    /// The directories of the files, unless they are too many to be told beforehand.
+    directories: Option<Vec<RelPath>>,
 }
 
 impl Expected {
@@ -268,6 +275,7 @@ impl Expected {
             gzip: job.gauge.packing() == receive::Packing::Gzip,
             bytes: sizes.fold(MOST_GROWTH, u64::saturating_add),
             mark: new_mark(),
+            directories: directories_of(job, waiting),
         }
     }
 
@@ -279,9 +287,28 @@ impl Expected {
             mark: &self.mark,
             as_named: job.gauge.is_slow().is_none(),
             gzip: self.gzip,
+            directories: self.directories.as_deref(),
         };
         packing.script()
     }
+}
+
+/// The directories that files lie in, below the root; none where they make a script too long.
+fn directories_of(job: &DownJob<'_>, waiting: &[usize]) -> Option<Vec<RelPath>> {
+    let files = waiting.iter().filter_map(|number| job.files.get(*number));
+    let mut found: Vec<RelPath> = Vec::new();
+    let mut bytes = 0;
+    for parent in files.filter_map(|planned| planned.entry.path.parent()) {
+        // They come in the order of paths, so the same ones mostly follow each other.
+        if found.last() != Some(&parent) {
+            bytes += parent.as_bytes().len() + BYTES_PER_DIRECTORY;
+            found.push(parent);
+        }
+        if bytes > MOST_DIRECTORY_BYTES {
+            return None;
+        }
+    }
+    Some(found)
 }
 
 /// Writes what comes until the archive ends; whether to ask once more for what is missing.

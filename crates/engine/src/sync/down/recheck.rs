@@ -16,6 +16,7 @@ use super::{DownError, DownJob};
 use crate::mark::new_mark;
 use crate::sandbox::conversation::SftpError;
 use crate::sandbox::{FileConversation, Sandbox};
+use crate::sync::far_ways::strayed;
 
 /// The most that is read: the longest paths of a whole batch.
 const MOST_SAID: u64 = 64 * 1024 * 1024;
@@ -101,7 +102,11 @@ async fn look_by_protocol(
         return Ok(BTreeMap::new());
     };
     let paths = numbers.iter().filter_map(|number| job.files.get(*number));
-    let paths: Vec<RelPath> = paths.map(|planned| planned.entry.path.clone()).collect();
+    let mut paths: Vec<RelPath> = paths.map(|planned| planned.entry.path.clone()).collect();
+    if !job.follow_links {
+        let strayed = strayed(&client, &job.remote_root, &[], paths.iter()).await;
+        paths.retain(|path| !strayed.holds(path));
+    }
     let looks = futures::stream::iter(paths);
     let looks = looks.map(|path| look_at(&client, job, path));
     let mut looks = looks.buffer_unordered(LOOKS_TOGETHER);

@@ -59,6 +59,18 @@ struct Parked {
     file: ParkedFile,
     bytes: u64,
     said: Mtime,
+    /// Whether the host said that it did not change while it was read.
+    is_steady: bool,
+}
+
+impl Parked {
+    /// How it came.
+    fn stamp(&self) -> Stamp {
+        Stamp {
+            size_bytes: self.bytes,
+            mtime: self.said,
+        }
+    }
 }
 
 struct Open {
@@ -180,6 +192,7 @@ impl Store {
                     file,
                     bytes: open.bytes,
                     said: said.mtime,
+                    is_steady: false,
                 });
                 Ok(())
             }
@@ -191,10 +204,21 @@ impl Store {
     pub(super) fn confirm(&mut self) -> Result<u64, DownError> {
         let mut last = LastDirectory::default();
         let mut named = 0;
-        for parked in std::mem::take(&mut self.parked) {
-            named += u64::from(self.name(parked, &mut last)?);
+        for mut parked in std::mem::take(&mut self.parked) {
+            if self.looks_as_scanned(&parked) {
+                named += u64::from(self.name(parked, &mut last)?);
+            } else {
+                // Changed after the scan, or something else that came in its place: one more look tells.
+                parked.is_steady = true;
+                self.doubtful.push(parked);
+            }
         }
         Ok(named)
+    }
+
+    fn looks_as_scanned(&self, parked: &Parked) -> bool {
+        let planned = self.files.get(parked.number);
+        planned.is_some_and(|planned| parked.stamp().agrees(planned.entry.stamp()))
     }
 
     /// The host does not know whether something of what waits has changed.
@@ -221,16 +245,20 @@ impl Store {
         Ok(named)
     }
 
-    /// Whether a file is what the scan saw: what came of it, and what is there now.
+    /// Whether a file is what the scan saw: what came of it, and what is there now. One that did not change while it was read
+    /// need only be what is there now.
     fn is_as_seen(&self, parked: &Parked, now: &BTreeMap<RelPath, Stamp>) -> bool {
         let entry = self.files.get(parked.number).map(|planned| &planned.entry);
         entry.is_some_and(|entry| {
-            let came = Stamp {
-                size_bytes: parked.bytes,
-                mtime: parked.said,
-            };
+            let came = parked.stamp();
             let now = now.get(&entry.path);
-            came.agrees(entry.stamp()) && now.is_some_and(|now| now.agrees(entry.stamp()))
+            let is_scanned = parked.is_steady || came.agrees(entry.stamp());
+            let expected = if parked.is_steady {
+                came
+            } else {
+                entry.stamp()
+            };
+            is_scanned && now.is_some_and(|now| now.agrees(expected))
         })
     }
 
