@@ -73,6 +73,7 @@ impl Arguments {
     pub(crate) fn form(&self) -> Form {
         let is_json = match &self.command {
             Some(Command::Ls(ls)) => ls.json,
+            Some(Command::Cat(cat)) => cat.json,
             Some(Command::Push(push)) => push.wants_json(),
             Some(Command::Pull(pull)) => pull.wants_json(),
             Some(Command::List(list)) => list.json,

@@ -3,15 +3,17 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
+use remote_sandbox_core::files::Part;
 use remote_sandbox_engine::call::{CallContext, Principal};
-use remote_sandbox_engine::engine::Engine;
+use remote_sandbox_engine::engine::{Engine, ReadReport, ReadRequest};
+use remote_sandbox_server::mcp::file_content;
 use tokio::io::AsyncWriteExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Common;
 use crate::engine::with_engine;
 use crate::remote::Remote;
-use crate::report::Failed;
+use crate::report::{Failed, print};
 
 /// Write a file of a sandbox to standard output, of any size and byte by byte
 ///
@@ -21,12 +23,40 @@ pub(crate) struct Cat {
     /// The file; a relative path begins where commands of the sandbox begin
     #[arg(value_name = "NAME:PATH")]
     file: OsString,
+
+    /// Print what the tool read_remote_file returns, of at most 16 MB
+    #[arg(long)]
+    pub(crate) json: bool,
 }
+
+/// Most bytes of a file that are printed as JSON.
+const MOST_BYTES: usize = 16_000_000;
 
 impl Cat {
     /// Streams it.
     pub(crate) fn run(&self, common: &Common) -> Result<u8, Failed> {
+        if self.json {
+            let report = with_engine(common, |engine, stop| self.read(engine, stop))?;
+            print(&format!("{:#}\n", file_content(report)))?;
+            return Ok(0);
+        }
         with_engine(common, |engine, stop| self.stream(engine, stop))
+    }
+
+    async fn read(
+        &self,
+        engine: Arc<Engine>,
+        stop: CancellationToken,
+    ) -> Result<ReadReport, Failed> {
+        let remote = Remote::parse(&self.file, &engine)?;
+        let context = CallContext::new(Principal::local(), stop);
+        let request = ReadRequest {
+            sandbox: Some(remote.name),
+            path: remote.path,
+            part: Part::From(0),
+            max_bytes: MOST_BYTES,
+        };
+        Ok(engine.read_file(&context, request).await?)
     }
 
     async fn stream(&self, engine: Arc<Engine>, stop: CancellationToken) -> Result<u8, Failed> {

@@ -1,7 +1,11 @@
 //! Compares files by content, where size and time are not believed.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::sync::chores::{digest_script, parse_digests, path_list};
@@ -11,17 +15,34 @@ use remote_sandbox_core::sync::{Mtime, RelPath};
 use sha2::{Digest, Sha256};
 
 use super::decide::out_of_order;
+use super::far::WORK_LIMIT;
 use super::pack::Source;
 use super::progress::{Phase, Progress};
 use super::sides::Sides;
 
 use crate::mark::new_mark;
 
-/// Files that are compared together.
+/// Files that are compared together, and their bytes, unless one alone has more: a host says nothing about a batch
+/// before its programs have read much of it.
 const TOGETHER: usize = 2000;
+const BYTES_TOGETHER: u64 = 256 * 1024 * 1024;
+
+/// A host that reads this many bytes in a second is not given up, however much it has to read.
+const SLOWEST_BYTES_S: u64 = 1024 * 1024;
+
+/// The pause between two counts of what was read.
+const COUNT_EVERY: Duration = Duration::from_millis(200);
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 * 1024;
+
+/// A file whose content decides.
+struct Doubtful {
+    path: RelPath,
+    size_bytes: u64,
+    /// The time it gets when its content is the same, where it has another one.
+    other_time: Option<Mtime>,
+}
 
 /// What a comparison of contents has found.
 #[derive(Debug, Default)]
@@ -49,20 +70,25 @@ impl Compared {
         let Some(source) = source else {
             return Ok(compared);
         };
-        let mut together = Vec::new();
+        let (mut together, mut bytes) = (Vec::new(), 0);
         for action in sides.plan() {
             let action = action.map_err(|error| out_of_order(&error))?;
-            if let Action::CompareContent { entry, target, .. } = action {
-                let other_time = (!entry.mtime.agrees(target.mtime)).then_some(entry.mtime);
-                together.push((entry.path, other_time));
+            let Action::CompareContent { entry, target, .. } = action else {
+                continue;
+            };
+            if together.len() >= TOGETHER || bytes >= BYTES_TOGETHER {
+                let batch = std::mem::take(&mut together);
+                compared.compare(sides, source, progress, batch).await?;
+                bytes = 0;
             }
-            if together.len() >= TOGETHER {
-                compared
-                    .compare(sides, source, std::mem::take(&mut together))
-                    .await?;
-            }
+            bytes = bytes.saturating_add(entry.size_bytes);
+            together.push(Doubtful {
+                other_time: (!entry.mtime.agrees(target.mtime)).then_some(entry.mtime),
+                size_bytes: entry.size_bytes,
+                path: entry.path,
+            });
         }
-        compared.compare(sides, source, together).await?;
+        compared.compare(sides, source, progress, together).await?;
         Ok(compared)
     }
 
@@ -70,30 +96,26 @@ impl Compared {
         &mut self,
         sides: &Sides,
         source: &Source,
-        together: Vec<(RelPath, Option<Mtime>)>,
+        progress: &Progress,
+        together: Vec<Doubtful>,
     ) -> Result<(), Failure> {
         if together.is_empty() {
             return Ok(());
         }
         let far = sides.far_side();
         let mark = new_mark();
-        let there = |path: &RelPath| match &sides.lone {
+        let there = |file: &Doubtful| match &sides.lone {
             Some(lone) => lone.there.clone(),
-            None => path.clone(),
+            None => file.path.clone(),
         };
-        let paths: Vec<RelPath> = together.iter().map(|(path, _)| path.clone()).collect();
-        let named: Vec<RelPath> = paths.iter().map(there).collect();
+        let bytes: u64 = together.iter().map(|file| file.size_bytes).sum();
+        let limit = WORK_LIMIT + Duration::from_secs(bytes / SLOWEST_BYTES_S);
+        let paths: Vec<RelPath> = together.iter().map(|file| file.path.clone()).collect();
+        let named: Vec<RelPath> = together.iter().map(there).collect();
         let script = digest_script(&far.root, &mark);
         let list = path_list(named.iter());
-        let asking = far.converse(&script, &list);
-        let here = source.clone();
-        let reading = tokio::task::spawn_blocking(move || {
-            paths
-                .iter()
-                .map(|path| digest_here(&here, path))
-                .collect::<Vec<_>>()
-        });
-        let (answer, here) = tokio::join!(asking, reading);
+        let asking = far.converse_within(&script, &list, limit);
+        let (answer, here) = counted(progress, asking, source, paths).await;
         let digests = parse_digests(&mark, &answer?.0).ok_or_else(|| {
             far.failure(
                 Code::RemoteRefused,
@@ -104,16 +126,20 @@ impl Compared {
         let here = here.map_err(|error| {
             far.failure(Code::Internal, &format!("reading files broke: {error}"))
         })?;
-        for (((path, time), named), digest) in together.into_iter().zip(named).zip(here) {
+        for ((file, named), digest) in together.into_iter().zip(named).zip(here) {
             let is_same = digest.is_some() && digest.as_ref() == digests.get(&named);
             self.digests.push(digest.filter(|_| is_same));
-            match (is_same, time) {
+            match (is_same, file.other_time) {
                 (false, _) => {
-                    self.differing.insert(path, ());
+                    // They count again when they go.
+                    progress.moved_in_vain(file.size_bytes);
+                    self.differing.insert(file.path, ());
+                    continue;
                 }
-                (true, Some(time)) => self.times.push((path, time)),
+                (true, Some(time)) => self.times.push((file.path, time)),
                 (true, None) => {}
             }
+            progress.finished(1);
         }
         Ok(())
     }
@@ -146,21 +172,54 @@ impl Compared {
     }
 }
 
-fn digest_here(source: &Source, path: &RelPath) -> Option<ContentDigest> {
-    let (file, _) = source.open(path).ok()?;
-    digest_of(file, || false)
+/// What the host says and what is here, both read at the same time; what was read here is counted meanwhile.
+async fn counted<A>(
+    progress: &Progress,
+    asking: impl Future<Output = A>,
+    source: &Source,
+    paths: Vec<RelPath>,
+) -> (
+    A,
+    Result<Vec<Option<ContentDigest>>, tokio::task::JoinError>,
+) {
+    let read = Arc::new(AtomicU64::new(0));
+    let (here, count) = (source.clone(), read.clone());
+    let reading = tokio::task::spawn_blocking(move || {
+        let digests = paths.iter().map(|path| {
+            let (file, _) = here.open(path).ok()?;
+            digest_of(file, |bytes| {
+                count.fetch_add(bytes, Ordering::Relaxed);
+                false
+            })
+        });
+        digests.collect()
+    });
+    let counting = async {
+        loop {
+            tokio::time::sleep(COUNT_EVERY).await;
+            progress.moved(read.swap(0, Ordering::Relaxed));
+        }
+    };
+    let both = async { tokio::join!(asking, reading) };
+    let done = tokio::select! {
+        done = both => done,
+        never = counting => match never as Infallible {},
+    };
+    progress.moved(read.swap(0, Ordering::Relaxed));
+    done
 }
 
-/// The digest of what a file holds; none when it cannot be read, or when nobody wants it any more.
+/// The digest of what a file holds; none when it cannot be read, or when whoever is told of each piece does not want it any
+/// more.
 pub(super) fn digest_of(
     mut file: std::fs::File,
-    is_unwanted: impl Fn() -> bool,
+    is_unwanted: impl Fn(u64) -> bool,
 ) -> Option<ContentDigest> {
     let mut hasher = Sha256::new();
     let mut chunk = vec![0; CHUNK];
     loop {
         match file.read(&mut chunk).ok()? {
-            _ if is_unwanted() => return None,
+            read if is_unwanted(read as u64) => return None,
             0 => return Some(hasher.finalize().into()),
             read => hasher.update(chunk.get(..read)?),
         }

@@ -97,7 +97,7 @@ fn digest_of_same(
 ) -> Option<ContentDigest> {
     let (file, found) = source.open(&unread.path).ok()?;
     let is_same = found.stamp().agrees(unread.stamp);
-    let digest = digest_of(file.try_clone().ok()?, || unwanted.is_cancelled());
+    let digest = digest_of(file.try_clone().ok()?, |_| unwanted.is_cancelled());
     let after = crate::beneath::stamp_of(&file).ok()?;
     digest.filter(|_| is_same && after.agrees(unread.stamp))
 }

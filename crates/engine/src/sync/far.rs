@@ -101,6 +101,16 @@ impl Far<'_> {
         script: &str,
         input: &[u8],
     ) -> Result<(Vec<u8>, StreamEnd), Failure> {
+        self.converse_within(script, input, WORK_LIMIT).await
+    }
+
+    /// The same for a script that may take another time.
+    pub(super) async fn converse_within(
+        &self,
+        script: &str,
+        input: &[u8],
+        limit: Duration,
+    ) -> Result<(Vec<u8>, StreamEnd), Failure> {
         let mut stream = self.sandbox.open(&["sh", "-c", script]).await?;
         let mut said = Vec::new();
         let (give, take) = (&mut stream.input, &mut stream.output);
@@ -112,7 +122,7 @@ impl Far<'_> {
         let mut take = take.take(MOST_SAID);
         let taking = take.read_to_end(&mut said);
         let both = async { tokio::join!(giving, taking) };
-        let done = tokio::time::timeout(WORK_LIMIT, both).await;
+        let done = tokio::time::timeout(limit, both).await;
         let (_, _) = done.map_err(|_| self.silent())?;
         let end = stream.end().await.map_err(|error| self.broken(&error))?;
         Ok((said, end))

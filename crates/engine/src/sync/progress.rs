@@ -106,7 +106,10 @@ impl Progress {
     pub fn enter(&self, phase: Phase) {
         let mut now = self.now();
         now.phase = phase;
-        if matches!(phase, Phase::Uploading | Phase::Downloading) {
+        if matches!(
+            phase,
+            Phase::Comparing | Phase::Uploading | Phase::Downloading
+        ) {
             now.moving_since.get_or_insert_with(clock::instant);
         }
     }

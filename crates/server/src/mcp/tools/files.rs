@@ -8,7 +8,9 @@ use remote_sandbox_core::output::clean_text;
 use remote_sandbox_core::sync::path::shown;
 use remote_sandbox_core::sync::{Glob, Kind};
 use remote_sandbox_engine::call::CallContext;
-use remote_sandbox_engine::engine::{Engine, FileEntry, ListReport, ListRequest, ReadRequest};
+use remote_sandbox_engine::engine::{
+    Engine, FileEntry, ListReport, ListRequest, ReadReport, ReadRequest,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -209,6 +211,28 @@ struct ReadReply {
     content: String,
 }
 
+impl From<ReadReport> for ReadReply {
+    fn from(report: ReadReport) -> Self {
+        let (encoding, content) = report.content.written();
+        ReadReply {
+            size: report.size_bytes,
+            truncated: report.truncated,
+            encoding,
+            next_offset: report.next_offset,
+            next_line: report.next_line,
+            changed: report.changed,
+            masked: report.masked,
+            sandbox: report.sandbox,
+            content,
+        }
+    }
+}
+
+/// What was read of a file, in the form of the tool.
+pub fn file_content(report: ReadReport) -> serde_json::Value {
+    serde_json::to_value(ReadReply::from(report)).unwrap_or_default()
+}
+
 async fn read(
     engine: Arc<Engine>,
     context: CallContext,
@@ -237,18 +261,7 @@ async fn read(
         Content::Text(text) => Some(clean_text(text.as_bytes())),
         Content::Binary(_) => None,
     };
-    let (encoding, content) = report.content.written();
-    let body = clean.unwrap_or_else(|| content.clone());
-    let reply = ReadReply {
-        size: report.size_bytes,
-        truncated: report.truncated,
-        encoding,
-        next_offset: report.next_offset,
-        next_line: report.next_line,
-        changed: report.changed,
-        masked: report.masked,
-        sandbox: report.sandbox,
-        content,
-    };
+    let reply = ReadReply::from(report);
+    let body = clean.unwrap_or_else(|| reply.content.clone());
     Ok(Reply::new(reply, verdict).body(body))
 }

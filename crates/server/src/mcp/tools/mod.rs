@@ -15,7 +15,7 @@ mod watch_row;
 mod watchdog;
 
 pub use background::{given_name, job_started};
-pub use files::file_list;
+pub use files::{file_content, file_list};
 pub use jobs::{job_list, job_status};
 pub use sandboxes::sandbox_list;
 pub use sync::{sync_plan, sync_result};
