@@ -87,6 +87,25 @@ fn cat_writes_a_file_of_any_bytes_as_it_is(#[case] kind: Kind) {
     assert_eq!((code(&output), output.stdout.len()), (0, 0));
 }
 
+#[test]
+fn cat_prints_what_the_tool_returns_when_json_is_wanted() {
+    let here = Here::new(Kind::Ssh);
+    write(&here.begin.join("binary"), b"\xff\x00");
+    let output = here.run(&["cat", "--json"], "binary");
+    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(code(&output), 0);
+    assert_eq!(
+        (&printed["encoding"], &printed["content"], &printed["size"]),
+        (&"base64".into(), &"/wA=".into(), &2.into())
+    );
+    let output = here.run(&["cat", "--json"], "gone");
+    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (code(&output), &printed["code"]),
+        (125, &"not_found".into())
+    );
+}
+
 #[rstest]
 #[case::ssh(Kind::Ssh)]
 #[case::local(Kind::Local)]

@@ -118,6 +118,26 @@ async fn threshold_of_nothing_puts_every_sync_into_the_background(
     assert_eq!(end["result"]["skipped_files"], 1, "{end}");
 }
 
+#[rstest]
+#[case::up(Way::Up)]
+#[case::down(Way::Down)]
+#[tokio::test]
+async fn what_was_compared_by_content_counts_as_done(#[case] way: Way) {
+    let variable = "REMOTE_SANDBOX_INLINE_SYNC_MAX_FILES";
+    let stage = Stage::with(Sshd::builder(), json!({}), &[(variable, "0")]).await;
+    let size = 3_000_000;
+    stage.write(way, "same", Random::new(1).bytes(size));
+    let (task, _) = start(&stage, way).await;
+    assert_eq!(stage.wait(task).await["status"], "completed");
+    let reply = stage.call(way, json!({"checksum": true})).await;
+    let end = stage.wait(reply.json["task_id"].as_u64().unwrap()).await;
+    assert_eq!(end["result"]["skipped_files"], 1, "{end}");
+    let progress = &end["progress"];
+    assert_eq!(progress["files_done"], progress["files_total"], "{end}");
+    assert_eq!(progress["bytes_done"], progress["bytes_total"], "{end}");
+    assert_eq!(progress["bytes_done"], size, "{end}");
+}
+
 #[tokio::test]
 async fn local_sandbox_is_synced_in_the_background_in_both_directions() {
     let variable = "REMOTE_SANDBOX_INLINE_SYNC_MAX_FILES";

@@ -50,7 +50,7 @@ impl Swapper {
         };
         let script = format!(
             "#!/bin/sh\nswapped=\ncase \"$*\" in {pattern}) if [ -d {there}/d ] && [ ! -h {there}/d ]; then\n\
-             mv {there}/d {there}-d; ln -s {secret} {there}/d; swapped=1\nfi ;; esac\n\
+             mv {there}/d {there}-d && ln -sn {secret} {there}/d && swapped=1\nfi ;; esac\n\
              /usr/bin/{program} \"$@\"; code=$?\n[ -z \"$swapped\" ] || {{ {back}; }}\nexit $code\n"
         );
         let path = self.programs.path().join(program);

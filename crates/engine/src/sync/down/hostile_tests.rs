@@ -162,7 +162,7 @@ async fn second_name_takes_the_content_of_what_came_and_of_nothing_else() {
     // Asked for once more, it comes by itself.
     let second = archive(&[member("./c", b"c")]);
     let far = StandIn::sending(vec![first, second]);
-    let files = vec![file("a", 7), file("b", 7), file("c", 7)];
+    let files = vec![file("a", 7), file("b", 7), file("c", 1)];
     let done = bring(&far, b"/", &target.tree(), files).await.unwrap();
     assert_eq!(done.problem_count, 0, "{done:?}");
     assert_eq!(std::fs::read(target.at("b")).unwrap(), b"content");
@@ -172,7 +172,7 @@ async fn second_name_takes_the_content_of_what_came_and_of_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn file_that_grew_is_taken_and_one_that_lies_is_left_while_the_rest_comes() {
+async fn file_that_grew_waits_for_a_second_look_and_one_that_lies_is_left_while_the_rest_comes() {
     let mut first = archive(&[member("./grown", &[1; 5000])]);
     first.extend(header("./huge", b'0', "", 10 << 30));
     let second = archive(&[member("./z", b"z")]);
@@ -180,9 +180,11 @@ async fn file_that_grew_is_taken_and_one_that_lies_is_left_while_the_rest_comes(
     let target = Ground::new();
     let files = vec![file("grown", 10), file("huge", 10), file("z", 1)];
     let done = bring(&far, b"/", &target.tree(), files).await.unwrap();
-    assert_eq!(done.arrived, [true, false, true]);
+    // This host does not say how it is now; it may be something else that came in its place.
+    assert_eq!(done.arrived, [false, false, true]);
+    assert!(problem(&done, "grown").contains("changed"));
     assert!(problem(&done, "huge").contains("larger"));
-    assert_eq!(names(&target.real()), ["grown", "z"]);
+    assert_eq!(names(&target.real()), ["z"]);
     assert_eq!(far.lists.lock().unwrap().last().unwrap(), b"./z\0");
 }
 
