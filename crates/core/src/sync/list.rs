@@ -1,6 +1,6 @@
 //! Many entries in little memory, sorted when they are complete.
 //!
-//! Two trees of a hundred thousand files have to fit into a process of 60 MB. An [`Entry`] with its own path would need about
+//! Two trees of 200,000 files have to fit into a process of 60 MB. An [`Entry`] with its own path would need about
 //! 150 bytes each. Here an entry is a record of fixed size and its last name; the names above it are those of its
 //! directory, which is on the list too. Sorting compares names within one directory, never whole paths, and entries
 //! are handed out one by one, so that the whole list never exists as [`Entry`] values.
@@ -13,9 +13,9 @@ use super::entry::{Entry, Identity, Mtime};
 use super::packed::{DIRECTORY, Packed, may_hold, name_of, packed_kind, unpacked_kind};
 use super::path::{PathError, RelPath, path_order};
 
-/// A list takes this many entries when nothing else is said: about 10 MB with names of 25 bytes, so that two lists leave
-/// room in 60 MB for all that a sync needs besides.
-pub const MOST_ENTRIES: usize = 125_000;
+/// A list takes this many entries when nothing else is said: about 19 MB with names of 25 bytes, so that two lists leave
+/// room in 60 MB.
+pub const MOST_ENTRIES: usize = 250_000;
 
 /// All names and link targets of a list together take at most this many bytes.
 const MOST_TEXT: usize = 16 * 1024 * 1024;
