@@ -36,6 +36,7 @@ use arguments::{Arguments, Command};
 use clap::Parser;
 
 fn main() -> ExitCode {
+    remote_sandbox_engine::memory::give_back_early();
     let arguments = Arguments::parse();
     log::start(arguments.common.verbose);
     let common = &arguments.common;

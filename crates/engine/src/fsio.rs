@@ -328,6 +328,23 @@ pub fn is_older_than(path: &Path, moment: Duration) -> bool {
     })
 }
 
+/// Makes a file look as if it had been written now; that there is none is as good.
+pub fn touch(path: &Path) -> Result<(), FileError> {
+    let now = rustix::fs::Timespec {
+        tv_sec: 0,
+        tv_nsec: rustix::fs::UTIME_NOW,
+    };
+    let times = rustix::fs::Timestamps {
+        last_access: now,
+        last_modification: now,
+    };
+    let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+    match rustix::fs::utimensat(rustix::fs::CWD, path, &times, flags) {
+        Err(rustix::io::Errno::NOENT) => Ok(()),
+        touched => touched.map_err(io::Error::from).named("touch", path),
+    }
+}
+
 /// Takes the lock of a file if nobody holds it.
 pub fn try_lock(file: &File) -> bool {
     rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()

@@ -18,6 +18,7 @@ pub mod job;
 pub mod listing;
 pub mod local;
 mod mark;
+pub mod memory;
 pub mod notify;
 pub mod proc;
 pub mod questions;

@@ -5,7 +5,7 @@ _rx=
 [ ! -f "$_rdir/nonce" ] || read -r _rx <"$_rdir/nonce"
 if [ "$_rx" = "$_rnonce" ] && [ -f "$_rdir/process" ] && [ -f "$_rdir/record" ]; then
   read -r _rx <"$_rdir/process"
-  [ "$_rx" = void ] || tell unknown again
+  [ "$_rx" = void ] || { tell unknown again; exit 0; }
 fi
 say verdict:nothing
 exit 0

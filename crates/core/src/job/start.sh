@@ -91,6 +91,7 @@ taken() {
   read -r _rx <"$_rdir/process"
   [ "$_rx" != void ] || refuse abandoned ''
   tell unknown again
+  exit 0
 }
 
 # Begins to ask tmux for its sessions.
@@ -186,22 +187,38 @@ CDPATH= cd "$HOME" 2>/dev/null || refuse home "cannot enter $HOME"
 CDPATH= cd "${_rcwd:-.}" >/dev/null 2>&1 || refuse cwd "$( { LC_ALL=C; CDPATH= cd "${_rcwd:-.}"; } 2>&1 )"
 _rcwd=$PWD
 
-# All that has to be asked of the shell, in one process: its mask, and where programs are.
-_rfound=$(umask
-for _rx in bash sh setsid perl tmux ${_rshell:+"$_rshell"}; do command -v "$_rx" || printf -- '-\n'; done 2>/dev/null)
-_rx=$IFS
-IFS=$_rnl
-set -f
-set -- $_rfound
-set +f
-IFS=$_rx
-_rmask=$1 _rsh=$2 _rsetsid=$4 _rtmux=$6
+# Sets _rpath to where a program is, `-` when there is none. Asking the shell costs a process, so it is asked last: it may
+# have some within itself.
+find_program() {
+  _rpath= _rx=$IFS
+  IFS=:
+  set -f
+  for _rfolder in $PATH; do
+    if [ -f "${_rfolder:-.}/$1" ] && [ -x "${_rfolder:-.}/$1" ]; then
+      _rpath=${_rfolder:-.}/$1
+      break
+    fi
+  done
+  set +f
+  IFS=$_rx
+  [ -n "$_rpath" ] || _rpath=$(command -v "$1" 2>/dev/null) || _rpath=-
+}
+
+# The mask of this shell, of which Linux tells without a process, too.
+_rmask=
+[ ! -r /proc/self/status ] || while read -r _rx _rmask; do
+  case $_rx in Umask:) break ;; State:) _rmask= && break ;; esac
+done </proc/self/status
+case $_rmask in '' | *[!0-7]*) _rmask=$(umask) ;; esac
 # bash tells a command that a signal ended from one that exits with the same number.
-[ "$_rsh" != - ] || _rsh=$3
-[ "$_rsetsid" != - ] || _rsetsid=${5#-}
+find_program bash && _rsh=$_rpath
+[ "$_rsh" != - ] || { find_program sh && _rsh=$_rpath; }
+find_program setsid && _rsetsid=$_rpath
+[ "$_rsetsid" != - ] || { find_program perl && _rsetsid=${_rpath#-}; }
+find_program tmux && _rtmux=$_rpath
 case $_rshell in
 '') _rshell=$_rsh ;;
-*) [ "$7" != - ] && _rshell=$7 || refuse shell '' ;;
+*) find_program "$_rshell" && [ "$_rpath" != - ] && _rshell=$_rpath || refuse shell '' ;;
 esac
 umask 077
 
@@ -280,7 +297,7 @@ take_devices() {
 # Arranges all that the runner needs, which comes up meanwhile and reads what this prints. Speaks only when it does not
 # begin.
 arrange() {
-  exec 6>&1 1>&5 5>&- 7>&-
+  exec 6>&1 1>&5 5>&-
   trap '' PIPE
   _rspeaks=yes
   take_folder
@@ -321,18 +338,14 @@ hear() {
   read -r _rx
   [ "$_rx" = began ] || exit 0
   _rview=no
-  if [ "$_rtmux" != - ]; then
-    _rview=later
-    # In parentheses: a shell that only redirects a function keeps what it redirected, and whoever asked would wait.
-    (show) </dev/null >/dev/null 2>&1 &
-  fi
+  [ "$_rtmux" = - ] || _rview=later
   tell $_rview started
+  [ "$_rtmux" != - ] || exit 0
+  # In parentheses: a shell that only redirects a function keeps what it redirected, and whoever asked would wait.
+  (show) </dev/null >/dev/null 2>&1 &
 }
 
 exec 5>&1
-{
-  exec 7>&1
-  # In parentheses: zsh would end with the shell that the launch ends.
-  arrange | { launch_apart || (launch; :); } >&7 2>/dev/null 5>&- 7>&-
-} | hear
+# In parentheses: zsh would end with the shell that the launch ends.
+arrange | { launch_apart || (launch; :); } 2>/dev/null 5>&- | hear
 exit 0

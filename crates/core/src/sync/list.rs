@@ -334,7 +334,7 @@ impl SortedEntries {
             links: record.links,
         });
         Some(Entry {
-            path: RelPath::parse(path).ok()?,
+            path: RelPath::of_checked_names(path),
             kind: unpacked_kind(record.kind, target),
             size_bytes: record.size_bytes,
             mtime: Mtime::exact(record.seconds, record.nanoseconds)

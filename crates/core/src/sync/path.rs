@@ -70,6 +70,12 @@ impl RelPath {
         }
     }
 
+    /// A path of names that were parts of paths before, which has been checked with them.
+    pub(super) fn of_checked_names(bytes: &[u8]) -> Self {
+        debug_assert_eq!(fault_of(bytes), None);
+        RelPath(bytes.into())
+    }
+
     /// A path of one name that is made of letters only, which is always one.
     pub fn named<const N: usize>(name: [u8; N]) -> Self {
         let name = name.map(|byte| {

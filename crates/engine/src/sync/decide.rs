@@ -7,6 +7,7 @@ use remote_sandbox_core::sync::{Entry, RelPath};
 
 use super::request::Way;
 use super::sides::Sides;
+use super::standing::Standing;
 
 /// Entries of the target, in the order of a plan.
 pub(super) type Entries<'a> = Box<dyn Iterator<Item = Result<Entry, Failure>> + Send + 'a>;
@@ -18,10 +19,19 @@ pub(super) struct Decision {
     /// Directories of the target that give way to something else.
     replaced: Tops,
     something_gives_way: bool,
-    /// Files and links that stay as they are, when all of the target does.
-    all_kept: Option<u64>,
+    /// Set when all of the target stays as it is.
+    all_kept: Option<AllKept>,
     source_files: u64,
     target_files: u64,
+}
+
+/// A plan that leaves everything as it is.
+#[derive(Debug)]
+struct AllKept {
+    /// Files and links in it.
+    files: u64,
+    /// The name of the set, where what is remembered of it can stay as it is.
+    standing: Option<Option<String>>,
 }
 
 impl Decision {
@@ -31,14 +41,15 @@ impl Decision {
         let mut summary = Summary::default();
         let mut replaced = Vec::new();
         let mut something_gives_way = false;
-        let mut all_kept = Some(0);
+        let mut all_kept = Some((0, Some(Standing::new(sides))));
         for action in plan.by_ref() {
             let action = action.map_err(|error| out_of_order(&error))?;
             summary.add(&action);
-            all_kept = match &action {
-                Action::Keep { entry } => {
-                    all_kept.map(|kept| kept + u64::from(!entry.kind.is_directory()))
-                }
+            all_kept = match (&action, all_kept) {
+                (Action::Keep { entry }, Some((files, standing))) => Some((
+                    files + u64::from(!entry.kind.is_directory()),
+                    standing.and_then(|standing| standing.with(entry)),
+                )),
                 _ => None,
             };
             if let Some(target) = gives_way(&action) {
@@ -53,7 +64,10 @@ impl Decision {
             summary,
             replaced: Tops::new(replaced),
             something_gives_way,
-            all_kept,
+            all_kept: all_kept.map(|(files, standing)| AllKept {
+                files,
+                standing: standing.map(Standing::revision),
+            }),
             source_files: seen.source_files,
             target_files: seen.target_files,
         })
@@ -61,7 +75,12 @@ impl Decision {
 
     /// How many files and links there are, when nothing at all has to be done.
     pub(super) fn all_kept(&self) -> Option<u64> {
-        self.all_kept
+        self.all_kept.as_ref().map(|kept| kept.files)
+    }
+
+    /// The name of the set, where there is nothing to be done and nothing to be remembered anew.
+    pub(super) fn standing(&self) -> Option<&Option<String>> {
+        self.all_kept.as_ref()?.standing.as_ref()
     }
 
     /// What has to be removed before anything is sent: what stands where something of another kind comes, and what is

@@ -36,6 +36,7 @@ mod run;
 mod send;
 mod send_files;
 mod sides;
+mod standing;
 mod tidy;
 mod token;
 mod up;

@@ -67,6 +67,11 @@ impl Pair {
         recalled
     }
 
+    /// Says that what is remembered is still of use; without that it would be forgotten sooner.
+    pub(super) fn touch(&self) {
+        let _ = fsio::touch(&self.path);
+    }
+
     /// Begins to write down what is remembered from now on.
     pub(super) fn remember(&self) -> Result<Remembering, FileError> {
         if let Some(folder) = self.path.parent() {

@@ -62,12 +62,8 @@ pub(super) fn remember(
     contents: &[Option<ContentDigest>],
 ) -> Result<Option<String>, Failure> {
     let mut contents = contents.iter();
-    let pair = sides.pair();
     let mut revision = Some(RevisionBuilder::default());
-    let mut writing = Writing {
-        file: pair.remember().ok(),
-        old: pair.recall().peekable(),
-    };
+    let mut writing = Writing::of(sides);
     for action in sides.plan() {
         let action = action.map_err(|error| out_of_order(&error))?;
         writing.pass_on_before(action.path());
@@ -110,11 +106,7 @@ pub(super) fn remember(
 /// Writes down what a download is about to put here, beside what is remembered: so what has come is known for what it is
 /// also when the download breaks off, even by force, and is not taken for an edit.
 pub(super) fn intend(sides: &Sides) -> Result<(), Failure> {
-    let pair = sides.pair();
-    let mut writing = Writing {
-        file: pair.remember().ok(),
-        old: pair.recall().peekable(),
-    };
+    let mut writing = Writing::of(sides);
     for action in sides.plan() {
         let action = action.map_err(|error| out_of_order(&error))?;
         writing.pass_on_before(action.path());
@@ -148,6 +140,14 @@ struct Writing {
 }
 
 impl Writing {
+    fn of(sides: &Sides) -> Self {
+        let pair = sides.pair();
+        Writing {
+            file: pair.remember().ok(),
+            old: pair.recall().peekable(),
+        }
+    }
+
     fn add(&mut self, record: &BaseEntry) {
         // A record that cannot be written is one that the next sync does without; then none is.
         if self
@@ -182,7 +182,8 @@ impl Writing {
     }
 }
 
-fn source_of(sides: &Sides, record: &BaseEntry) -> Stamp {
+/// How the source looked when a record was made.
+pub(super) fn source_of(sides: &Sides, record: &BaseEntry) -> Stamp {
     match sides.request.way {
         Way::Up => record.local,
         Way::Down => record.remote,

@@ -150,7 +150,13 @@ impl Prepared {
                 return Err(Failure::new(Code::Cancelled, "the sync was cancelled"));
             }
         };
-        let revision = remember(&self.sides, &done.changes, &contents)?;
+        let revision = match self.decision.standing() {
+            Some(revision) => {
+                self.sides.pair().touch();
+                revision.clone()
+            }
+            None => remember(&self.sides, &done.changes, &contents)?,
+        };
         let state = self.sides.state.clone();
         here(move || forget_old(&state)).await?;
         let revision = revision.filter(|_| !outcome.is_incomplete && self.sides.problem_count == 0);
