@@ -30,7 +30,7 @@ def wait_for(what: str, seconds: float, is_there: Callable[[], bool]) -> None:
 
 
 class JobServer(McpServer):
-    """The tools of a server about jobs. Each job has a name of its own, since the package makes its names of seconds."""
+    """The tools of a server about jobs."""
 
     numbers = itertools.count(1)
 
@@ -57,10 +57,12 @@ class JobServer(McpServer):
         self.begin(watch=True)
         self.end()
 
-    def begin(self, watch: bool | None = None) -> None:
-        """Starts a job; without a word about a watch as the server does it by default."""
-        more = {} if watch is None else {"watch": watch}
-        self.job = self._call("exec_bash_background", command=COMMAND, session_name=f"bench-{next(self.numbers)}", **more)
+    def begin(self, watch: bool | None = None, named: bool = False) -> None:
+        """Starts a job; without a word about a watch or a name as the server does it by default."""
+        more: dict[str, Any] = {} if watch is None else {"watch": watch}
+        if named:
+            more["session_name"] = f"bench-{next(self.numbers)}"
+        self.job = self._call("exec_bash_background", command=COMMAND, **more)
         if self.job.get("status") != "started" or (watch is not False and not self.job.get("watch_id")):
             raise Failed(f"the start answered {str(self.job)[:300]}")
 

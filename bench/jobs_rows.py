@@ -18,6 +18,9 @@ ROWS = [
     Row("start_watched", "`exec_bash_background` as it is by default",
         "As above, and the watch in the same record; ours makes sure that its watchdog runs, which is a look into its store. "
         "The package starts none on Linux.", goals=third("start_watched")),
+    Row("start_named", "the same with a `session_name`",
+        "As above; and a name that somebody chose is claimed on the host, and tmux is asked whether a live session has it.",
+        goals=third("start_named")),
     Row("check", "`check_background_task` of a job that runs",
         "One round trip and the processes of the script: what the folder of the job tells, and the end of its log.",
         goals=third("check")),

@@ -236,6 +236,13 @@ impl Stamp {
         }
     }
 
+    /// How it looks where times are kept in whole seconds.
+    #[must_use]
+    pub fn in_whole_seconds(self) -> Stamp {
+        let mtime = Mtime::exact(self.mtime.seconds, 0).unwrap_or(self.mtime);
+        Stamp { mtime, ..self }
+    }
+
     /// The stamp of a file whose time was set to this one: whole seconds have nothing on top then.
     pub fn as_set(self) -> Stamp {
         let nanoseconds = self.mtime.nanoseconds.or(Some(0));

@@ -13,9 +13,9 @@ use super::entry::{Entry, Identity, Mtime};
 use super::packed::{DIRECTORY, Packed, may_hold, name_of, packed_kind, unpacked_kind};
 use super::path::{PathError, RelPath, path_order};
 
-/// A list takes this many entries when nothing else is said: about 19 MB with names of 25 bytes, so that two lists leave
+/// A list takes this many entries when nothing else is said: about 12 MB with names of 25 bytes, so that two lists leave
 /// room in 60 MB.
-pub const MOST_ENTRIES: usize = 250_000;
+pub const MOST_ENTRIES: usize = 150_000;
 
 /// All names and link targets of a list together take at most this many bytes.
 const MOST_TEXT: usize = 16 * 1024 * 1024;

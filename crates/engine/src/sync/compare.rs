@@ -1,6 +1,5 @@
 //! Compares files by content, where size and time are not believed.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::Read;
 use std::sync::Arc;
@@ -16,8 +15,11 @@ use sha2::{Digest, Sha256};
 
 use super::decide::out_of_order;
 use super::far::WORK_LIMIT;
+use super::local_work::{here, set_attributes};
+use super::outcome::Outcome;
 use super::pack::Source;
 use super::progress::{Phase, Progress};
+use super::request::Way;
 use super::sides::Sides;
 
 use crate::mark::new_mark;
@@ -47,12 +49,15 @@ struct Doubtful {
 /// What a comparison of contents has found.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
-    /// Files whose content is not the same.
-    differing: BTreeMap<RelPath, ()>,
-    /// Files whose content is the same and whose time is not.
-    pub(super) times: Vec<(RelPath, Mtime)>,
     /// What was compared, in the order of the plan, with its digest where both sides have the same.
     pub(super) digests: Vec<Option<ContentDigest>>,
+    /// What did not go well.
+    pub(super) outcome: Outcome,
+}
+
+/// Settles the actions of a plan, from its beginning on.
+pub(super) struct Settling<'a> {
+    digests: std::slice::Iter<'a, Option<ContentDigest>>,
 }
 
 impl Compared {
@@ -115,7 +120,7 @@ impl Compared {
         let script = digest_script(&far.root, &mark);
         let list = path_list(named.iter());
         let asking = far.converse_within(&script, &list, limit);
-        let (answer, here) = counted(progress, asking, source, paths).await;
+        let (answer, here_digests) = counted(progress, asking, source, paths).await;
         let digests = parse_digests(&mark, &answer?.0).ok_or_else(|| {
             far.failure(
                 Code::RemoteRefused,
@@ -123,29 +128,56 @@ impl Compared {
             )
             .hint("it has no sha256sum or no xargs; call again without checksum")
         })?;
-        let here = here.map_err(|error| {
+        let here_digests = here_digests.map_err(|error| {
             far.failure(Code::Internal, &format!("reading files broke: {error}"))
         })?;
-        for ((file, named), digest) in together.into_iter().zip(named).zip(here) {
+        let mut times = Vec::new();
+        for ((file, named), digest) in together.into_iter().zip(named).zip(here_digests) {
             let is_same = digest.is_some() && digest.as_ref() == digests.get(&named);
             self.digests.push(digest.filter(|_| is_same));
             match (is_same, file.other_time) {
                 (false, _) => {
                     // They count again when they go.
                     progress.moved_in_vain(file.size_bytes);
-                    self.differing.insert(file.path, ());
                     continue;
                 }
-                (true, Some(time)) => self.times.push((file.path, time)),
+                (true, Some(time)) => times.push((file.path, time)),
                 (true, None) => {}
             }
             progress.finished(1);
         }
+        self.set_times(sides, source, times).await
+    }
+
+    /// Gives files with the same content the time of the source.
+    async fn set_times(
+        &mut self,
+        sides: &Sides,
+        source: &Source,
+        times: Vec<(RelPath, Mtime)>,
+    ) -> Result<(), Failure> {
+        if sides.request.way == Way::Up {
+            return sides.far_side().set_times(&times).await;
+        }
+        let tree = source.tree.clone();
+        let problems = here(move || set_attributes(&tree, Vec::new(), &times)).await?;
+        for (path, problem) in problems {
+            self.outcome.problem(&path, problem);
+        }
         Ok(())
     }
 
-    /// An action in which nothing is open any more.
-    pub(super) fn settle(&self, action: Action) -> Action {
+    /// Begins to settle a plan.
+    pub(super) fn settling(&self) -> Settling<'_> {
+        Settling {
+            digests: self.digests.iter(),
+        }
+    }
+}
+
+impl Settling<'_> {
+    /// The next action, in which nothing is open any more.
+    pub(super) fn settle(&mut self, action: Action) -> Action {
         let Action::CompareContent {
             entry,
             target,
@@ -154,7 +186,8 @@ impl Compared {
         else {
             return action;
         };
-        match (self.differing.contains_key(&entry.path), obstacle) {
+        let is_different = matches!(self.digests.next(), Some(None));
+        match (is_different, obstacle) {
             (true, Some(obstacle)) => Action::Conflict {
                 path: entry.path,
                 obstacle,

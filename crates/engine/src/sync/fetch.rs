@@ -14,14 +14,15 @@ use super::decide::{Decision, Entries, out_of_order};
 use super::down::{DownJob, Planned, download as bring, look_closely};
 use super::gauge::Gauge;
 use super::large::{LargeDown, LargeError, download_large};
-use super::local_work::{Piece, here, make_directories, make_links, remove_all, set_modes};
+use super::local_work::{Piece, here, make_directories, make_links, remove_all, set_attributes};
 use super::outcome::Outcome;
 use super::pack::Source;
 use super::progress::{Phase, Progress};
+use super::refusals::large_failure;
 use super::remember::Changes;
 use super::sides::Sides;
 use super::token::is_left_by_us;
-use super::up::{LARGE_FILE, Uploaded, large_failure};
+use super::up::{LARGE_FILE, MOST_WAITING_MODES, Uploaded};
 use crate::beneath::{NewFile, Tree};
 
 /// A batch has at most so many files.
@@ -56,32 +57,35 @@ pub(super) async fn download(
         gauge: Gauge::default(),
         large_gauge: Gauge::default(),
         transfer: sides.token()?,
-        outcome: Outcome::default(),
-        changes: Changes {
-            compared: std::mem::take(&mut compared.digests),
-            ..Changes::default()
-        },
+        outcome: std::mem::take(&mut compared.outcome),
+        changes: Changes::default(),
         batch: Vec::new(),
         batch_bytes: 0,
         directories: Vec::new(),
         links: Vec::new(),
         large: Vec::new(),
         has_deletes: false,
-        modes: Vec::new(),
+        directory_modes: Vec::new(),
+        file_modes: Vec::new(),
     };
     fetch.remove_leftovers().await?;
     fetch.remove(decision.giving_way(sides)).await?;
     progress.enter(Phase::Downloading);
+    let mut settling = compared.settling();
     for action in sides.plan() {
         let action = action.map_err(|error| out_of_order(&error))?;
-        fetch.take(compared.settle(action), decision);
-        if fetch.batch.len() >= MOST_FILES || fetch.batch_bytes >= MOST_BYTES {
+        fetch.take(settling.settle(action), decision);
+        if fetch.is_full() {
             fetch.bring().await?;
+        }
+        if fetch.file_modes.len() >= MOST_WAITING_MODES {
+            fetch.set_file_modes().await?;
         }
     }
     fetch.bring().await?;
     fetch.bring_large().await?;
-    fetch.finish(compared, decision).await
+    fetch.changes.compared = compared.digests;
+    fetch.finish(decision).await
 }
 
 struct Fetch<'a> {
@@ -100,7 +104,9 @@ struct Fetch<'a> {
     links: Vec<Piece>,
     large: Vec<Piece>,
     has_deletes: bool,
-    modes: Vec<(RelPath, u16)>,
+    /// Permissions of directories; they are set when everything is in them.
+    directory_modes: Vec<(RelPath, u16)>,
+    file_modes: Vec<(RelPath, u16)>,
 }
 
 impl Fetch<'_> {
@@ -155,7 +161,11 @@ impl Fetch<'_> {
             Action::SetAttributes { entry, .. } => {
                 self.outcome.unchanged_files += u64::from(!entry.kind.is_directory());
                 self.outcome.changed_modes += 1;
-                self.modes.push((entry.path.clone(), entry.carried_mode()));
+                let modes = match entry.kind.is_directory() {
+                    true => &mut self.directory_modes,
+                    false => &mut self.file_modes,
+                };
+                modes.push((entry.path.clone(), entry.carried_mode()));
             }
             Action::Delete { target } => {
                 self.has_deletes |= !decision.is_cleared(&target.path);
@@ -196,13 +206,35 @@ impl Fetch<'_> {
         });
     }
 
+    /// Whether it is time to bring what is due.
+    fn is_full(&self) -> bool {
+        let made = self.directories.len() + self.links.len();
+        self.batch.len() + made >= MOST_FILES || self.batch_bytes >= MOST_BYTES
+    }
+
+    /// Sets the permissions of files, some at a time, for there may be many.
+    async fn set_file_modes(&mut self) -> Result<(), Failure> {
+        let modes = std::mem::take(&mut self.file_modes);
+        self.set_modes(modes).await
+    }
+
+    async fn set_modes(&mut self, modes: Vec<(RelPath, u16)>) -> Result<(), Failure> {
+        let tree = self.tree.clone();
+        let problems = here(move || set_attributes(&tree, modes, &[])).await?;
+        for (path, problem) in problems {
+            self.outcome.problem(&path, problem);
+        }
+        Ok(())
+    }
+
     /// Makes the directories and links that are due, then brings the batch.
     async fn bring(&mut self) -> Result<(), Failure> {
         let directories = std::mem::take(&mut self.directories);
         let links = std::mem::take(&mut self.links);
         for entry in &directories {
             // Set when everything is in it, for it may not allow that.
-            self.modes.push((entry.path.clone(), entry.carried_mode()));
+            let mode = entry.carried_mode();
+            self.directory_modes.push((entry.path.clone(), mode));
         }
         let (tree, transfer) = (self.tree.clone(), self.transfer.clone());
         let made = here(move || {
@@ -374,11 +406,7 @@ impl Fetch<'_> {
         })
     }
 
-    async fn finish(
-        mut self,
-        compared: Compared,
-        decision: &Decision,
-    ) -> Result<Uploaded, Failure> {
+    async fn finish(mut self, decision: &Decision) -> Result<Uploaded, Failure> {
         if self.has_deletes {
             self.progress.enter(Phase::Deleting);
             let sides = self.sides;
@@ -389,12 +417,9 @@ impl Fetch<'_> {
             let deletes = decision.deletions(sides).filter(is_ours);
             self.remove(Box::new(deletes)).await?;
         }
-        let (tree, modes) = (self.tree.clone(), std::mem::take(&mut self.modes));
-        let times = compared.times;
-        let problems = here(move || set_modes(&tree, modes, &times)).await?;
-        for (path, problem) in problems {
-            self.outcome.problem(&path, problem);
-        }
+        self.set_file_modes().await?;
+        let modes = std::mem::take(&mut self.directory_modes);
+        self.set_modes(modes).await?;
         Ok(Uploaded {
             outcome: self.outcome,
             changes: self.changes,

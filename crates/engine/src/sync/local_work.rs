@@ -90,7 +90,7 @@ pub(super) fn remove_all(tree: &Tree, entries: Vec<Entry>) -> RemovedAll {
 }
 
 /// Sets permissions, those of inner directories first, and times.
-pub(super) fn set_modes(
+pub(super) fn set_attributes(
     tree: &Tree,
     modes: Vec<(RelPath, u16)>,
     times: &[(RelPath, Mtime)],

@@ -1,7 +1,9 @@
-//! Why a sync does not even begin.
+//! Why a sync does not even begin, or does not go on.
 
 use remote_sandbox_core::failure::{Code, Failure};
 
+use super::far::Far;
+use super::large::LargeError;
 use super::request::SyncRequest;
 use super::roots::Resolved;
 use crate::beneath::BeneathError;
@@ -68,4 +70,26 @@ pub(super) fn file_there(sandbox: &dyn Sandbox, request: &SyncRequest) -> Failur
         place_there(sandbox, request)
     );
     Failure::new(Code::InvalidParams, text).hint("choose another remote_path, or remove that file")
+}
+
+/// What a large file that did not get through means for the whole sync.
+pub(super) fn large_failure(far: &Far<'_>, error: &LargeError) -> Failure {
+    match error {
+        LargeError::Unreachable(failure) => failure.clone(),
+        LargeError::NoSpace { .. } => far
+            .failure(Code::NoSpace, &Failure::chain(error))
+            .hint("make room there and sync again: what has arrived is not sent twice"),
+        _ => far
+            .failure(Code::LinkLost, &Failure::chain(error))
+            .hint("sync again: it goes on where it stopped")
+            .retry(),
+    }
+}
+
+/// Whether trying the next file makes no sense.
+pub(super) fn is_final(error: &LargeError) -> bool {
+    matches!(
+        error,
+        LargeError::NoSpace { .. } | LargeError::Cut { .. } | LargeError::Unreachable(_)
+    )
 }

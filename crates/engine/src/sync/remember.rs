@@ -18,7 +18,9 @@ use super::sides::Sides;
 pub(super) struct Changes {
     /// Files of the source that looked otherwise when they were read.
     pub(super) fresh: BTreeMap<RelPath, Stamp>,
-    /// How files look in the target where that is not as in the source.
+    /// Whether the target keeps whole seconds of what was sent.
+    pub(super) has_whole_seconds: Option<bool>,
+    /// How files look in the target where that is neither so nor as in the source.
     pub(super) target: BTreeMap<RelPath, Stamp>,
     /// What has not arrived.
     pub(super) failed: BTreeSet<RelPath>,
@@ -192,7 +194,12 @@ pub(super) fn source_of(sides: &Sides, record: &BaseEntry) -> Stamp {
 
 fn record(sides: &Sides, action: &Action, entry: &Entry, changes: &Changes) -> BaseEntry {
     let source = entry.remembered();
-    let target = changes.target.get(&entry.path).copied().unwrap_or(source);
+    let is_whole = changes.has_whole_seconds == Some(true);
+    let target = match (changes.target.get(&entry.path), action) {
+        (Some(target), _) => *target,
+        (None, Action::SendFile { .. }) if is_whole => source.in_whole_seconds(),
+        (None, _) => source,
+    };
     let (local, remote) = match (sides.request.way, action) {
         (Way::Up, _) => (source, target),
         // What came from a host that keeps whole seconds stands here with nothing on top of them, and an edit within

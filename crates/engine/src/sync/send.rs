@@ -406,3 +406,18 @@ async fn remove_seal(files: &FileConversation, far: &Far<'_>, batch: &Batch, nam
         let _ = files.remove(&path).await;
     }
 }
+
+/// Whether a place, or something above it, has not got its name.
+pub(super) fn is_left(place: &RelPath, left: &BTreeSet<RelPath>) -> bool {
+    if left.is_empty() {
+        return false;
+    }
+    let mut at = Some(place.clone());
+    while let Some(path) = at {
+        if left.contains(&path) {
+            return true;
+        }
+        at = path.parent();
+    }
+    false
+}

@@ -12,21 +12,24 @@ use tokio_util::sync::CancellationToken;
 
 use super::compare::Compared;
 use super::decide::{Decision, out_of_order};
-use super::far::Far;
 use super::far_ways::ASTRAY;
 use super::gauge::Gauge;
 use super::large::{LargeError, LargeUp, upload_large};
 use super::outcome::Outcome;
 use super::pack::{PackFault, Source};
 use super::progress::{Phase, Progress};
+use super::refusals::{is_final, large_failure};
 use super::remember::Changes;
-use super::send::{SendError, Sender, Sent};
+use super::send::{SendError, Sender, Sent, is_left};
 use super::send_files::send_by_files;
 use super::sides::Sides;
 use super::tidy;
 
 /// A file of this size goes by itself, where the sandbox speaks the file protocol.
 pub(super) const LARGE_FILE: u64 = 8 * 1024 * 1024;
+
+/// So many permissions of files wait to be set together.
+pub(super) const MOST_WAITING_MODES: usize = 10_000;
 
 /// How often a file that changes while it is read is read again.
 const MOST_TRIES: u32 = 2;
@@ -70,15 +73,14 @@ pub(super) async fn upload(
         large_gauge: Gauge::default(),
         cancel,
         token: sides.token()?,
-        outcome: Outcome::default(),
-        changes: Changes {
-            compared: std::mem::take(&mut compared.digests),
-            ..Changes::default()
-        },
+        outcome: std::mem::take(&mut compared.outcome),
+        changes: Changes::default(),
         large: Vec::new(),
         has_deletes: false,
-        modes: BTreeMap::new(),
-        times: compared.times.clone(),
+        directory_modes: BTreeMap::new(),
+        file_modes: BTreeMap::new(),
+        waiting_modes: 0,
+        times: Vec::new(),
         again: Vec::new(),
     };
     tidy::clear_there(sides, decision, &mut upload.outcome).await?;
@@ -99,6 +101,7 @@ pub(super) async fn upload(
         // An empty tree is one too.
         upload.sender.far.make_root().await?;
     }
+    upload.changes.compared = compared.digests;
     upload.finish(decision).await
 }
 
@@ -114,8 +117,11 @@ struct Upload<'a> {
     changes: Changes,
     large: Vec<(Entry, Option<Entry>)>,
     has_deletes: bool,
-    /// Permissions to be set, by depth and mode.
-    modes: BTreeMap<(usize, u16), Vec<RelPath>>,
+    /// Permissions of directories, by depth and mode; they are set when everything is in them.
+    directory_modes: BTreeMap<(usize, u16), Vec<RelPath>>,
+    /// Permissions of files, and how many of them wait.
+    file_modes: BTreeMap<u16, Vec<RelPath>>,
+    waiting_modes: usize,
     times: Vec<(RelPath, Mtime)>,
     /// What was changed while it was read.
     again: Vec<Action>,
@@ -133,9 +139,13 @@ impl Upload<'_> {
             return Ok(());
         }
         let mut stager = Stager::new(self.token.clone(), regions);
+        let mut settling = compared.settling();
         for action in self.sides.plan() {
             let action = action.map_err(|error| out_of_order(&error))?;
-            let Some(action) = self.sort(compared.settle(action), decision) else {
+            if self.waiting_modes >= MOST_WAITING_MODES {
+                self.set_file_modes().await?;
+            }
+            let Some(action) = self.sort(settling.settle(action), decision) else {
                 continue;
             };
             stager.add(action);
@@ -168,7 +178,13 @@ impl Upload<'_> {
             Action::SetAttributes { entry, .. } => {
                 self.outcome.unchanged_files += u64::from(!entry.kind.is_directory());
                 self.outcome.changed_modes += 1;
-                self.set_later(entry.path.clone(), entry.carried_mode());
+                let mode = entry.carried_mode();
+                if entry.kind.is_directory() {
+                    self.set_later(entry.path, mode);
+                } else {
+                    self.file_modes.entry(mode).or_default().push(entry.path);
+                    self.waiting_modes += 1;
+                }
             }
             Action::Delete { target } => {
                 self.has_deletes |= !decision.is_cleared(&target.path);
@@ -196,7 +212,24 @@ impl Upload<'_> {
 
     fn set_later(&mut self, path: RelPath, mode: u16) {
         let depth = path.components().count();
-        self.modes.entry((depth, mode)).or_default().push(path);
+        let paths = self.directory_modes.entry((depth, mode)).or_default();
+        paths.push(path);
+    }
+
+    /// Sets the permissions of files, some at a time, for there may be many.
+    async fn set_file_modes(&mut self) -> Result<(), Failure> {
+        self.waiting_modes = 0;
+        for (mode, paths) in std::mem::take(&mut self.file_modes) {
+            self.set_mode(mode, &paths).await?;
+        }
+        Ok(())
+    }
+
+    async fn set_mode(&mut self, mode: u16, paths: &[RelPath]) -> Result<(), Failure> {
+        for (path, problem) in self.sender.far.set_mode(mode, paths).await? {
+            self.outcome.problem(&path, problem);
+        }
+        Ok(())
     }
 
     fn fail(&mut self, path: &RelPath, fault: &(dyn std::error::Error + 'static)) {
@@ -264,14 +297,28 @@ impl Upload<'_> {
                 self.outcome.missing(path, words);
             } else {
                 let stamp = stamps.get(&number).copied();
-                if let Some(coarse) = stamp.filter(|_| !sent.keeps_fractions) {
-                    let mtime = Mtime::exact(coarse.mtime.seconds, 0);
-                    let mtime = mtime.unwrap_or(coarse.mtime);
-                    let there = Stamp { mtime, ..coarse };
-                    self.changes.target.insert(path.clone(), there);
+                if let Some(stamp) = stamp {
+                    self.note_time(path, stamp, sent.keeps_fractions);
                 }
                 self.arrived(staged, stamp);
             }
+        }
+    }
+
+    /// Notes how exactly the target keeps the time of a file; a host mostly has one way, so one word does for all files.
+    fn note_time(&mut self, path: &RelPath, stamp: Stamp, keeps_fractions: bool) {
+        let is_whole = !keeps_fractions;
+        let is_usual = match self.sides.request.checksum {
+            // Then a plan does not say what was sent.
+            true => keeps_fractions,
+            false => is_whole == *self.changes.has_whole_seconds.get_or_insert(is_whole),
+        };
+        if !is_usual {
+            let there = match is_whole {
+                true => stamp.in_whole_seconds(),
+                false => stamp,
+            };
+            self.changes.target.insert(path.clone(), there);
         }
     }
 
@@ -403,18 +450,12 @@ impl Upload<'_> {
             let deletes = decision.deletions(self.sides);
             tidy::delete_there(self.sides, deletes, &mut self.outcome).await?;
         }
-        let far = &self.sender.far;
-        far.set_times(&self.times).await?;
+        self.sender.far.set_times(&self.times).await?;
+        self.set_file_modes().await?;
         // The deepest first: one that is closed keeps us from what is in it.
-        let modes = std::mem::take(&mut self.modes);
-        for (_, mode, paths) in modes
-            .iter()
-            .rev()
-            .map(|((depth, mode), paths)| (depth, mode, paths))
-        {
-            for (path, problem) in far.set_mode(*mode, paths).await? {
-                self.outcome.problem(&path, problem);
-            }
+        let modes = std::mem::take(&mut self.directory_modes);
+        for ((_, mode), paths) in modes.iter().rev() {
+            self.set_mode(*mode, paths).await?;
         }
         tidy::remove_leftovers(self.sides, &self.token).await;
         Ok(Uploaded {
@@ -427,43 +468,6 @@ impl Upload<'_> {
 
 fn cancelled() -> Failure {
     Failure::new(Code::Cancelled, "the sync was cancelled")
-}
-
-/// What a large file that did not get through means for the whole sync.
-pub(super) fn large_failure(far: &Far<'_>, error: &LargeError) -> Failure {
-    match error {
-        LargeError::Unreachable(failure) => failure.clone(),
-        LargeError::NoSpace { .. } => far
-            .failure(Code::NoSpace, &Failure::chain(error))
-            .hint("make room there and sync again: what has arrived is not sent twice"),
-        _ => far
-            .failure(Code::LinkLost, &Failure::chain(error))
-            .hint("sync again: it goes on where it stopped")
-            .retry(),
-    }
-}
-
-/// Whether trying the next file makes no sense.
-fn is_final(error: &LargeError) -> bool {
-    matches!(
-        error,
-        LargeError::NoSpace { .. } | LargeError::Cut { .. } | LargeError::Unreachable(_)
-    )
-}
-
-/// Whether a place, or something above it, has not got its name.
-fn is_left(place: &RelPath, left: &std::collections::BTreeSet<RelPath>) -> bool {
-    if left.is_empty() {
-        return false;
-    }
-    let mut at = Some(place.clone());
-    while let Some(path) = at {
-        if left.contains(&path) {
-            return true;
-        }
-        at = path.parent();
-    }
-    false
 }
 
 /// The action that an entry was staged for.

@@ -1,7 +1,7 @@
 //! The name of a set: by content with `checksum`, by size and time without.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::{Duration, SystemTime};
 
 use rstest::rstest;
@@ -100,4 +100,37 @@ async fn lone_file_is_named_by_its_content_too() {
     let down =
         json!({"local_path": pair.here.join("b"), "remote_path": "there/b", "checksum": true});
     assert_eq!(revision(&pair.down(down).await), first);
+}
+
+/// Number and time of the one file in which a pair is remembered.
+fn remembered(pair: &Pair) -> (u64, SystemTime, std::path::PathBuf) {
+    let folder = crate::support::state(pair.ground.client()).join("pairs");
+    let files: Vec<_> = fs::read_dir(folder).unwrap().collect();
+    let [Ok(file)] = &files[..] else {
+        panic!("{files:?}");
+    };
+    let about = file.metadata().unwrap();
+    (about.ino(), about.modified().unwrap(), file.path())
+}
+
+#[tokio::test]
+async fn sync_that_finds_nothing_to_do_writes_nothing_and_names_the_same_set() {
+    let pair = Pair::new(Kind::Ssh).await;
+    pair.write("a", "12345");
+    pair.write("d/b", "x");
+    symlink("a", pair.here.join("link")).unwrap();
+    let first = revision(&pair.up(json!({})).await);
+    let (number, _, file) = remembered(&pair);
+    set_time(&file, 1_500_000_000);
+    assert_eq!(revision(&pair.up(json!({})).await), first);
+    let (again, time, _) = remembered(&pair);
+    assert_eq!(number, again, "what is remembered was written anew");
+    let age = SystemTime::now().duration_since(time).unwrap_or_default();
+    assert!(age < Duration::from_secs(600), "it looks unused: {age:?}");
+    // The other direction reads the same record.
+    assert_eq!(revision(&pair.down(json!({})).await), first);
+    assert_eq!(number, remembered(&pair).0);
+    pair.write("a", "other");
+    let second = revision(&pair.up(json!({})).await);
+    assert!(second != first && number != remembered(&pair).0);
 }
