@@ -64,7 +64,8 @@ async fn f55_each_path_that_is_refused_is_listed_with_its_reason_and_the_rest_ar
     for name in ["nul", "byte"] {
         assert!(named.contains_key(name), "{name}: {named:#?}");
     }
-    assert_eq!(done["problem_count"], 14, "{named:#?}");
+    // The host's archiver has a word for the last one, too.
+    assert_eq!(done["problem_count"], 15, "{named:#?}");
     let is_plain = |text: &String| !text.contains(|c: char| c.is_control());
     assert!(
         named

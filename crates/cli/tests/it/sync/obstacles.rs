@@ -5,13 +5,14 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use remote_sandbox_testkit::{Sshd, process, skip};
+use remote_sandbox_testkit::{McpClient, Sshd, process, skip};
 use rstest::rstest;
 use serde_json::json;
 
 use super::stage::{Random, Stage, Way, contents, unfinished};
 use super::{Pair, problems, snapshot};
 use crate::files::{Kind, mkfifo, write};
+use crate::support::{entry, program, ready};
 
 /// A file system of its own, gone with the test.
 pub(super) struct Disk(PathBuf);
@@ -360,20 +361,57 @@ async fn f60_f63_limit_of_the_host_for_the_size_of_a_file_is_told_and_leaves_no_
     stage.write(Way::Up, "a", "newer");
     stage.write(Way::Up, "too-much", Random::new(3).bytes(size));
     stage.write(Way::Up, "too-much-as-well", Random::new(4).bytes(size));
-    let new = contents(&stage.here);
     let reply = stage.call(Way::Up, json!({})).await;
-    println!("{}", reply.text);
-    let is_told = reply.is_error || reply.json["problem_count"].as_u64() > Some(0);
-    assert!(is_told, "{}", reply.text);
-    assert!(reply.text.contains("too-much"), "{}", reply.text);
-    let now = contents(&stage.there);
-    for (name, content) in &now {
-        let is_known = old.get(name) == Some(content) || new.get(name) == Some(content);
-        assert!(is_known, "{} is neither old nor new", name.display());
-    }
-    assert_eq!(now[Path::new("too-much")], b"old");
+    assert!(!reply.is_error, "{}", reply.text);
+    let told = problems(&reply.json);
+    let named: Vec<&str> = told.keys().map(String::as_str).collect();
+    assert_eq!(named, ["too-much", "too-much-as-well"], "{told:?}");
+    let mut wanted = old;
+    wanted.insert("a".into(), b"newer".into());
+    assert!(contents(&stage.there) == wanted, "{}", reply.text);
     fs::write(folder.path().join("limit"), "").unwrap();
     stage.sshd.kill_sessions();
     stage.sync(Way::Up, json!({})).await;
     stage.assert_same();
+}
+
+#[rstest]
+#[case::small(3_000_000)]
+#[case::large(12_000_000)]
+#[tokio::test]
+async fn f60_limit_of_this_machine_for_the_size_of_a_file_is_told_and_leaves_no_half_file(
+    #[case] size: usize,
+) {
+    let sshd = Sshd::start();
+    let there = sshd.dir().join("home/copy");
+    let list = json!([entry("box", &sshd)]).to_string();
+    let limit = format!("--fsize={}", MOST_KB * 1000);
+    let program = program();
+    let server = McpClient::builder("prlimit")
+        .args([limit.as_str(), program.to_str().unwrap()])
+        .env("REMOTE_SANDBOX_LIST", list);
+    let client = ready(server.start()).await;
+    let here = client.home().join("project");
+    for name in ["a", "d/b", "too-much"] {
+        write(&there.join(name), "old");
+    }
+    let paths = json!({"local_path": here, "remote_path": "copy"});
+    let down = || client.call_tool("sync_remote_to_local", paths.clone());
+    assert!(!down().await.is_error);
+    let mut wanted = contents(&here);
+    write(&there.join("a"), "newer");
+    wanted.insert("a".into(), b"newer".into());
+    for (number, name) in ["too-much", "too-much-as-well"].into_iter().enumerate() {
+        write(&there.join(name), Random::new(number as u64).bytes(size));
+    }
+    for _ in 0..2 {
+        let reply = down().await;
+        assert!(!reply.is_error, "{}", reply.text);
+        let told = problems(&reply.json);
+        let named: Vec<&str> = told.keys().map(String::as_str).collect();
+        assert_eq!(named, ["too-much", "too-much-as-well"], "{told:?}");
+        let is_clear = |words: &String| words.contains("too large");
+        assert!(told.values().all(is_clear), "{told:?}");
+        assert!(contents(&here) == wanted, "{}", reply.text);
+    }
 }
