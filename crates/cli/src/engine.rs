@@ -35,11 +35,23 @@ pub(crate) fn build(common: &Common) -> Result<Arc<Engine>, Failed> {
 
 /// The runtime of this program.
 pub(crate) fn runtime() -> Result<Runtime, Failed> {
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(Failed::Runtime)
+        .map_err(Failed::Runtime)?;
+    outlive_limit_of_files(&runtime);
+    Ok(runtime)
+}
+
+/// A file that may not grow any more is an error of that one write. The signal for it, which would end this program, only
+/// has to be taken once; programs that are started from here have it as usual.
+fn outlive_limit_of_files(runtime: &Runtime) {
+    let _within = runtime.enter();
+    let limit = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    if let Err(error) = signal(limit) {
+        tracing::debug!("a limit for the size of files would end this program: {error}");
+    }
 }
 
 /// Does something with an engine until it is done or a signal comes; `work` gets a token that says so.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::sftp::{Attributes, FileKind, RemotePath, StatusCode};
+use remote_sandbox_core::sftp::{Attributes, EntryNameError, FileKind, RemotePath, StatusCode};
 use remote_sandbox_core::sync::path::{inside, shown};
 use remote_sandbox_core::sync::scan::{
     Found, HostPath, RootKind, ScanDepth, ScanProblem, ScanRequest, ScanSummary, is_passed_over,
@@ -287,9 +287,7 @@ impl<'a, T: FnMut(Found) -> bool + Send> Walk<'a, T> {
         levels: &mut Vec<Waiting>,
     ) -> Result<(), WalkError> {
         for refused in batch.refused {
-            self.problem(ScanProblem::Garbled {
-                shown: refused.to_string(),
-            });
+            self.problem(refused_name(above, &refused));
         }
         let mut closer = Vec::new();
         for found in batch.entries {
@@ -454,6 +452,18 @@ fn unreadable(path: Option<&RelPath>) -> ScanProblem {
     ScanProblem::Unreadable {
         shown: shown(path.map_or(b".".as_slice(), RelPath::as_bytes)).text,
     }
+}
+
+/// An entry that is not taken, by the path that the host gives it.
+fn refused_name(above: Option<&RelPath>, refused: &EntryNameError) -> ScanProblem {
+    let shown = match refused {
+        EntryNameError::Unsafe(name) => match above {
+            Some(above) => shown(&inside(above.as_bytes(), name)).text,
+            None => shown(name).text,
+        },
+        EntryNameError::Dots | EntryNameError::TooLong(_) => refused.to_string(),
+    };
+    ScanProblem::Garbled { shown }
 }
 
 fn vanished(path: &RelPath) -> ScanProblem {

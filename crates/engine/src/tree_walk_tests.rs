@@ -11,6 +11,9 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::beneath::{LocalScanOptions, Tree, scan};
+use crate::ssh::sftp::stand_in::{
+    Act, Asked, END_OF_FILE, OK, OPENDIR, READDIR, handle, names as listed, reply, stand_in, status,
+};
 use remote_sandbox_core::sync::roots::CleanPath;
 
 fn request<'a>(root: &'a HostPath, prunes: &'a [Prune]) -> ScanRequest<'a> {
@@ -273,4 +276,64 @@ async fn walk_ends_when_nobody_wants_more() {
         .await
         .unwrap();
     assert!(count < 500, "{count}");
+}
+
+/// The answers of a server that has these names in its directories, and says of each what its mode is.
+fn lying(asked: &Asked, has_listed: &mut BTreeSet<Vec<u8>>) -> Vec<u8> {
+    const LSTAT: u8 = 7;
+    let long = [b'n'; 300];
+    let endless = [b'n'; 5000];
+    let wrong: [&[u8]; 9] = [
+        b"../x",
+        b"/etc/x",
+        b"a/../../x",
+        b"",
+        b"a/b",
+        b"nul\0byte",
+        b"esc\x1b[31m/x",
+        &long,
+        &endless,
+    ];
+    let top: Vec<&[u8]> = [b".".as_slice(), b"..", b"good", b"sub"]
+        .into_iter()
+        .chain(wrong)
+        .collect();
+    match asked.kind {
+        OPENDIR => handle(asked.id, asked.subject()),
+        READDIR if !has_listed.insert(asked.subject().to_vec()) => status(asked.id, END_OF_FILE),
+        READDIR if asked.subject().ends_with(b"sub") => listed(asked.id, &[b"inner", b"../../out"]),
+        READDIR => listed(asked.id, &top),
+        LSTAT => {
+            let mode: u32 = match asked.subject().ends_with(b"sub") {
+                true => 0o040_755,
+                false => 0o100_644,
+            };
+            // Size, mode and both times.
+            let (flags, size) = (0xd_u32.to_be_bytes(), 3_u64.to_be_bytes());
+            let (mode, times) = (mode.to_be_bytes(), [0; 8]);
+            reply(105, asked.id, &[&flags[..], &size, &mode, &times].concat())
+        }
+        _ => status(asked.id, OK),
+    }
+}
+
+#[tokio::test]
+async fn f55_names_that_are_none_are_told_by_their_paths_and_the_rest_is_listed() {
+    let mut has_listed = BTreeSet::new();
+    let (read, write) = stand_in(move |asked| Act::Say(lying(&asked, &mut has_listed)));
+    let client = Client::start(read, write).await.unwrap();
+    let root = host_path(Path::new("/tree"));
+    let asked = request(&root, &[]);
+    let summary = summary(RootKind::Directory, Path::new("/tree"));
+    let (entries, problems) = found(&client, &asked, &summary).await;
+    assert_eq!(names(&entries), ["good", "sub", "sub/inner"]);
+    let told: Vec<String> = problems.iter().map(ScanProblem::path).collect();
+    assert_eq!(told.len(), 10, "{told:?}");
+    for path in ["../x", "/etc/x", "a/../../x", "", "a/b", "sub/../../out"] {
+        assert!(told.iter().any(|told| told == path), "{path}: {told:?}");
+    }
+    for begin in ["nul", "esc", "nnnn"] {
+        let is_told = |told: &String| told.starts_with(begin) && !told.contains(['\0', '\x1b']);
+        assert!(told.iter().any(is_told), "{begin}: {told:?}");
+    }
 }

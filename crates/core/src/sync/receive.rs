@@ -81,6 +81,8 @@ pub fn receive_script(
     if packing == Packing::Gzip {
         script.push_str("command -v gzip >/dev/null 2>&1 || { say nogzip; exit 0; }\n");
     }
+    // One file that may not grow as large as it is must not end what unpacks the others.
+    script.push_str("trap '' XFSZ 2>/dev/null\n");
     script.push_str(match packing {
         Packing::Plain => "tar -xpof -\n",
         Packing::Gzip => "gzip -dc | tar -xpof -\n",

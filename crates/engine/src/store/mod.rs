@@ -190,5 +190,8 @@ mod damage_tests;
 #[path = "fault_tests.rs"]
 mod fault_tests;
 #[cfg(test)]
+#[path = "migration_tests.rs"]
+mod migration_tests;
+#[cfg(test)]
 #[path = "store_tests.rs"]
 mod tests;

@@ -163,6 +163,14 @@ impl Owner {
         words
     }
 
+    /// The name of the account.
+    pub(crate) fn account(&self) -> String {
+        match &self.user {
+            Some(user) => user.name().to_owned(),
+            None => TestUser::current().name().to_owned(),
+        }
+    }
+
     /// Gives a path to the account.
     pub(crate) fn give(&self, path: &Path) {
         if let Some(user) = &self.user {

@@ -239,33 +239,60 @@ fn push_whose_link_is_lost_ends_with_255_and_the_next_one_goes_on() {
     assert_same_trees(&at.here, &at.there);
 }
 
-#[test]
-fn bar_is_drawn_on_a_terminal_and_without_colours_where_none_are_wanted() {
+/// What indicatif draws a bar with.
+const BAR: [char; 2] = ['█', '░'];
+
+#[rstest]
+#[case::push("push", "uploading")]
+#[case::pull("pull", "downloading")]
+fn bar_is_drawn_on_a_terminal_only_and_without_colours_where_none_are_wanted(
+    #[case] word: &str,
+    #[case] phase: &str,
+) {
     let at = Here::new(Kind::Ssh);
-    for number in 0..300 {
-        write(
-            &at.here.join(format!("f{number}")),
-            Random::new(number).bytes(60_000),
-        );
+    let (from, to, source, done) = match word {
+        "push" => (&at.local, &at.remote, &at.here, "pushed 20 files"),
+        _ => (&at.remote, &at.local, &at.there, "pulled 20 files"),
+    };
+    for number in 0..20 {
+        let bytes = Random::new(number).bytes(60_000);
+        write(&source.join(format!("f{number}")), bytes);
     }
+    // Every command there takes so long that there is something to draw.
+    let settings = at.sshd.as_ref().unwrap().dir().join("home/.bashrc");
+    fs::write(settings, "sleep 0.5\n").unwrap();
     for (number, variables) in ["", "NO_COLOR=1 "].into_iter().enumerate() {
-        let remote = format!("{}{number}", at.remote);
         let program = crate::support::program();
         let command = format!(
-            "{variables}{} push {} {remote}",
-            program.display(),
-            at.local
+            "{variables}{} {word} {from} {to}-{number}",
+            program.display()
         );
         let mut script = at.surroundings.start("script");
         script
             .args(["-qec", &command, "/dev/null"])
             .env("TERM", "xterm");
-        let output = script.output().unwrap();
-        let said = text(&output.stdout);
-        assert!(said.contains("pushed 300 files"), "{said}");
+        let said = text(&script.output().unwrap().stdout);
+        assert!(said.contains(done), "{said}");
+        let bars: Vec<_> = said.split('\r').filter(|line| line.contains(BAR)).collect();
+        let is_drawn = bars
+            .iter()
+            .any(|line| line.contains(phase) && line.contains("/20"));
+        assert!(is_drawn, "{said:?}");
         if number == 1 {
             assert!(!said.contains("\x1b[3"), "{said:?}");
         }
+    }
+    // Without a terminal there is none, also when there is a terminal's name.
+    let mut plain = at
+        .surroundings
+        .command(&[word, from, &format!("{to}-plain")]);
+    let plain = plain.env("TERM", "xterm").output().unwrap();
+    assert_eq!(code(&plain), 0, "{plain:?}");
+    for said in [text(&plain.stdout), text(&plain.stderr)] {
+        assert!(
+            !said.contains(BAR) && !said.contains(['\r', '\x1b']),
+            "{said:?}"
+        );
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use remote_sandbox_testkit::{Sshd, process};
+use remote_sandbox_testkit::{Sshd, SshdBuilder, process};
 use rstest::rstest;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -14,19 +14,34 @@ use super::{problems, snapshot};
 use crate::files::write;
 
 /// A host with stand-ins for its programs, and a tree here that nobody may touch.
-struct Liar {
-    stage: Stage,
-    programs: TempDir,
+pub(super) struct Liar {
+    pub(super) stage: Stage,
+    pub(super) programs: TempDir,
     outside: PathBuf,
 }
 
 impl Liar {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
+        Liar::with(Sshd::builder()).await
+    }
+
+    pub(super) async fn with(host: SshdBuilder) -> Self {
+        Liar::with_programs(host, Liar::programs()).await
+    }
+
+    /// A folder for programs of the host that are found before its own.
+    pub(super) fn programs() -> TempDir {
         let programs = TempDir::with_prefix("liar-").unwrap();
         fs::set_permissions(programs.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        programs
+    }
+
+    pub(super) async fn with_programs(host: SshdBuilder, programs: TempDir) -> Self {
         let path = format!("{}:/usr/bin:/bin", programs.path().display());
-        let host = Sshd::builder().session_environment("PATH", &path);
-        let stage = Stage::with(host, json!({}), &[]).await;
+        let host = host.session_environment("PATH", &path);
+        // Also what is said to be large is synced within the call.
+        let variables = [("REMOTE_SANDBOX_INLINE_SYNC_MAX_BYTES", "1000000000000")];
+        let stage = Stage::with(host, json!({}), &variables).await;
         fs::create_dir_all(&stage.there).unwrap();
         let outside = stage.home().join("outside");
         write(&outside.join("canary"), "untouched");
@@ -37,14 +52,14 @@ impl Liar {
         }
     }
 
-    fn program(&self, name: &str, script: &str) {
+    pub(super) fn program(&self, name: &str, script: &str) {
         let path = self.programs.path().join(name);
         fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
         fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
     }
 
     /// Lets the scan say these entries beside the true ones.
-    fn lists(&self, records: &[Vec<u8>]) {
+    pub(super) fn lists(&self, records: &[Vec<u8>]) {
         let lies = self.programs.path().join("lies");
         fs::write(&lies, records.concat()).unwrap();
         let script = format!(
@@ -55,7 +70,7 @@ impl Liar {
     }
 
     /// Lets every archive be this one.
-    fn packs(&self, archive: &[u8]) {
+    pub(super) fn packs(&self, archive: &[u8]) {
         let file = self.programs.path().join("archive");
         fs::write(&file, archive).unwrap();
         let send = format!("cat >/dev/null; cat {}", file.display());
@@ -69,14 +84,14 @@ impl Liar {
         self.program("tar", &script);
     }
 
-    async fn down(&self) -> Value {
+    pub(super) async fn down(&self) -> Value {
         let reply = self.stage.call(Way::Down, json!({})).await;
         self.assert_untouched();
         reply.json
     }
 
     /// Whatever the host says, nothing outside is touched and the server lives.
-    fn assert_untouched(&self) {
+    pub(super) fn assert_untouched(&self) {
         assert_eq!(snapshot(&self.outside).len(), 1);
         assert_eq!(fs::read(self.outside.join("canary")).unwrap(), b"untouched");
         let mut names: Vec<_> = fs::read_dir(self.stage.home())
@@ -90,19 +105,26 @@ impl Liar {
 }
 
 /// A record of a scan.
-fn record(path: &[u8], kind: char, size: u64, target: &[u8]) -> Vec<u8> {
+pub(super) fn record(path: &[u8], kind: char, size: u64, target: &[u8]) -> Vec<u8> {
     let fields = format!("//{kind} {kind} 644 {size} 1700000000.5 1 77 1//");
     [path, fields.as_bytes(), target, b"\0"].concat()
 }
 
 /// One member of an archive.
-fn member(name: &[u8], kind: u8, link: &[u8], size: u64, content: &[u8]) -> Vec<u8> {
+pub(super) fn member(name: &[u8], kind: u8, link: &[u8], size: u64, content: &[u8]) -> Vec<u8> {
     let mut header = [0_u8; 512];
     header[..name.len()].copy_from_slice(name);
     header[100..108].copy_from_slice(b"0000644\0");
     header[108..116].copy_from_slice(b"0000000\0");
     header[116..124].copy_from_slice(b"0000000\0");
-    header[124..136].copy_from_slice(format!("{size:011o}\0").as_bytes());
+    // What has no room as text is a number.
+    match size < 8 << 30 {
+        true => header[124..136].copy_from_slice(format!("{size:011o}\0").as_bytes()),
+        false => {
+            header[124] = 0x80;
+            header[128..136].copy_from_slice(&size.to_be_bytes());
+        }
+    }
     header[136..148].copy_from_slice(b"14524450400\0");
     header[148..156].copy_from_slice(b"        ");
     header[156] = kind;
@@ -116,7 +138,7 @@ fn member(name: &[u8], kind: u8, link: &[u8], size: u64, content: &[u8]) -> Vec<
     all
 }
 
-fn archive(members: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn archive(members: &[Vec<u8>]) -> Vec<u8> {
     [members.concat(), vec![0; 1024]].concat()
 }
 

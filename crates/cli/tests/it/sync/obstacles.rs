@@ -5,13 +5,14 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use remote_sandbox_testkit::{Sshd, process, skip};
+use remote_sandbox_testkit::{McpClient, Sshd, process, skip};
 use rstest::rstest;
 use serde_json::json;
 
 use super::stage::{Random, Stage, Way, contents, unfinished};
 use super::{Pair, problems, snapshot};
 use crate::files::{Kind, mkfifo, write};
+use crate::support::{entry, program, ready};
 
 /// A file system of its own, gone with the test.
 pub(super) struct Disk(PathBuf);
@@ -41,6 +42,20 @@ impl Drop for Disk {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
+}
+
+/// Makes a device of this kind and these numbers; false, and a printed reason, where that is not allowed.
+fn make_device(path: &Path, kind: char, numbers: &str) -> bool {
+    let made = Command::new("mknod")
+        .arg(path)
+        .arg(kind.to_string())
+        .args(numbers.split(' '))
+        .status();
+    let is_made = made.is_ok_and(|status| status.success());
+    if !is_made {
+        skip("no device can be made here");
+    }
+    is_made
 }
 
 #[rstest]
@@ -101,10 +116,16 @@ async fn f60_pipe_device_socket_and_directory_in_the_way_are_told_and_left(#[cas
     mkfifo(&pair.here.join("pipe"));
     let _listener = std::os::unix::net::UnixListener::bind(pair.here.join("socket")).unwrap();
     pair.write("directory/inner", "kept");
+    let has_device = make_device(&pair.here.join("device"), 'c', "1 3");
+    pair.write_there("device", "new");
     let done = pair.down(json!({"overwrite": true})).await;
     let told = problems(&done);
-    for name in ["pipe", "socket", "directory"] {
-        assert!(told.contains_key(name), "{name}: {told:?}");
+    for name in ["pipe", "socket", "directory", "device"] {
+        let is_told = told.contains_key(name);
+        assert!(
+            is_told || name == "device" && !has_device,
+            "{name}: {told:?}"
+        );
     }
     let kind_of = |name: &str| {
         fs::symlink_metadata(pair.here.join(name))
@@ -112,6 +133,7 @@ async fn f60_pipe_device_socket_and_directory_in_the_way_are_told_and_left(#[cas
             .file_type()
     };
     assert!(kind_of("pipe").is_fifo() && kind_of("socket").is_socket());
+    assert_eq!(kind_of("device").is_char_device(), has_device);
     assert_eq!(
         fs::read(pair.here.join("directory/inner")).unwrap(),
         b"kept"
@@ -248,4 +270,148 @@ async fn f63_user_account_whose_target_another_one_owns_is_refused_with_the_host
     assert_eq!(reply.json["code"], "permission_denied", "{}", reply.text);
     assert!(reply.text.contains("ermission denied"), "{}", reply.text);
     assert_eq!(snapshot(&stage.here).len(), 1);
+}
+
+#[rstest]
+#[tokio::test]
+async fn f60_device_in_the_source_is_passed_over_and_told(
+    #[values(Kind::Ssh, Kind::Local)] kind: Kind,
+    #[values(Way::Up, Way::Down)] way: Way,
+) {
+    let pair = Pair::new(kind).await;
+    let (source, target) = match way {
+        Way::Up => (&pair.here, &pair.there),
+        Way::Down => (&pair.there, &pair.here),
+    };
+    write(&source.join("a"), "1");
+    write(&source.join("d/b"), "2");
+    // To read from either would never end: all the zeroes there are, and a disk.
+    let is_made = make_device(&source.join("zero"), 'c', "1 5")
+        && make_device(&source.join("d/disk"), 'b', "7 250");
+    if !is_made {
+        return;
+    }
+    for follow_links in [false, true] {
+        let more = json!({"follow_links": follow_links});
+        let done = match way {
+            Way::Up => pair.up(more).await,
+            Way::Down => pair.down(more).await,
+        };
+        let told = problems(&done);
+        assert_eq!(done["passed_over"], 2 + u64::from(follow_links), "{done}");
+        for name in ["zero", "d/disk"] {
+            assert!(told[name].contains("special"), "{told:?}");
+            assert!(!target.join(name).exists(), "{name}");
+        }
+        // What leads to a device is no file either.
+        let leads = told.get("leads");
+        assert_eq!(leads.is_some(), follow_links, "{told:?}");
+        assert_eq!(fs::read(target.join("d/b")).unwrap(), b"2");
+        symlink("/dev/zero", source.join("leads")).unwrap_or_default();
+    }
+}
+
+/// How much one file may have for a command on the host, in KiB.
+const MOST_KB: u32 = 2000;
+
+/// A host whose commands and whose file server may write files of a limited size only, while there is a limit.
+async fn limited(folder: &Path) -> Option<Stage> {
+    let server = Path::new("/usr/lib/openssh/sftp-server");
+    if !server.exists() {
+        skip("there is no file server as a program");
+        return None;
+    }
+    fs::set_permissions(folder, PermissionsExt::from_mode(0o755)).unwrap();
+    let limit = folder.join("limit");
+    fs::write(&limit, "").unwrap();
+    let script = folder.join("file-server");
+    let text = format!(
+        "#!/bin/bash\n. {}\nexec {}\n",
+        limit.display(),
+        server.display()
+    );
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    let line = format!("Subsystem sftp {}", script.display());
+    let stage = Stage::with(Sshd::builder().extra_config(&line), json!({}), &[]).await;
+    let settings = stage.sshd.dir().join("home/.bashrc");
+    fs::write(settings, format!(". {}\n", limit.display())).unwrap();
+    Some(stage)
+}
+
+#[rstest]
+#[tokio::test]
+async fn f60_f63_limit_of_the_host_for_the_size_of_a_file_is_told_and_leaves_no_half_file(
+    #[values(3_000_000, 12_000_000)] size: usize,
+    #[values("", "trap '' XFSZ")] signal: &str,
+) {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(stage) = limited(folder.path()).await else {
+        return;
+    };
+    for name in ["a", "d/b", "too-much"] {
+        stage.write(Way::Up, name, "old");
+    }
+    stage.sync(Way::Up, json!({})).await;
+    let old = contents(&stage.there);
+    let limit = format!("{signal}\nulimit -f {MOST_KB}\n");
+    fs::write(folder.path().join("limit"), limit).unwrap();
+    // What waits on the host was started without the limit.
+    stage.sshd.kill_sessions();
+    stage.write(Way::Up, "a", "newer");
+    stage.write(Way::Up, "too-much", Random::new(3).bytes(size));
+    stage.write(Way::Up, "too-much-as-well", Random::new(4).bytes(size));
+    let reply = stage.call(Way::Up, json!({})).await;
+    assert!(!reply.is_error, "{}", reply.text);
+    let told = problems(&reply.json);
+    let named: Vec<&str> = told.keys().map(String::as_str).collect();
+    assert_eq!(named, ["too-much", "too-much-as-well"], "{told:?}");
+    let mut wanted = old;
+    wanted.insert("a".into(), b"newer".into());
+    assert!(contents(&stage.there) == wanted, "{}", reply.text);
+    fs::write(folder.path().join("limit"), "").unwrap();
+    stage.sshd.kill_sessions();
+    stage.sync(Way::Up, json!({})).await;
+    stage.assert_same();
+}
+
+#[rstest]
+#[case::small(3_000_000)]
+#[case::large(12_000_000)]
+#[tokio::test]
+async fn f60_limit_of_this_machine_for_the_size_of_a_file_is_told_and_leaves_no_half_file(
+    #[case] size: usize,
+) {
+    let sshd = Sshd::start();
+    let there = sshd.dir().join("home/copy");
+    let list = json!([entry("box", &sshd)]).to_string();
+    let limit = format!("--fsize={}", MOST_KB * 1000);
+    let program = program();
+    let server = McpClient::builder("prlimit")
+        .args([limit.as_str(), program.to_str().unwrap()])
+        .env("REMOTE_SANDBOX_LIST", list);
+    let client = ready(server.start()).await;
+    let here = client.home().join("project");
+    for name in ["a", "d/b", "too-much"] {
+        write(&there.join(name), "old");
+    }
+    let paths = json!({"local_path": here, "remote_path": "copy"});
+    let down = || client.call_tool("sync_remote_to_local", paths.clone());
+    assert!(!down().await.is_error);
+    let mut wanted = contents(&here);
+    write(&there.join("a"), "newer");
+    wanted.insert("a".into(), b"newer".into());
+    for (number, name) in ["too-much", "too-much-as-well"].into_iter().enumerate() {
+        write(&there.join(name), Random::new(number as u64).bytes(size));
+    }
+    for _ in 0..2 {
+        let reply = down().await;
+        assert!(!reply.is_error, "{}", reply.text);
+        let told = problems(&reply.json);
+        let named: Vec<&str> = told.keys().map(String::as_str).collect();
+        assert_eq!(named, ["too-much", "too-much-as-well"], "{told:?}");
+        let is_clear = |words: &String| words.contains("too large");
+        assert!(told.values().all(is_clear), "{told:?}");
+        assert!(contents(&here) == wanted, "{}", reply.text);
+    }
 }

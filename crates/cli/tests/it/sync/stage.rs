@@ -33,7 +33,7 @@ pub(super) struct Stage {
     pub(super) here: PathBuf,
     pub(super) there: PathBuf,
     entry: Value,
-    variables: Vec<(&'static str, &'static str)>,
+    variables: Vec<(String, String)>,
     home: TempDir,
 }
 
@@ -59,21 +59,19 @@ impl Stage {
     }
 
     /// One with this host, these settings of its entry and these variables of the server.
-    pub(super) async fn with(
-        host: SshdBuilder,
-        more: Value,
-        variables: &[(&'static str, &'static str)],
-    ) -> Self {
+    pub(super) async fn with(host: SshdBuilder, more: Value, variables: &[(&str, &str)]) -> Self {
         let home = TempDir::with_prefix("stage-").unwrap();
         let sshd = host.start();
         let proxy = FaultProxy::start(sshd.port()).await;
         let entry = with(entry_via("box", &sshd, proxy.port()), more);
         let here = home.path().join("project");
         std::fs::create_dir(&here).unwrap();
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let variables: Vec<_> = variables.iter().map(owned).collect();
         Stage {
-            client: start(&entry, variables, home.path()).await,
+            client: start(&entry, &variables, home.path()).await,
             there: sshd.dir().join("home/copy"),
-            variables: variables.to_vec(),
+            variables,
             here,
             proxy,
             sshd,
@@ -183,7 +181,7 @@ impl Drop for Stage {
     }
 }
 
-async fn start(entry: &Value, variables: &[(&str, &str)], home: &Path) -> McpClient {
+async fn start(entry: &Value, variables: &[(String, String)], home: &Path) -> McpClient {
     let mut server = builder(std::slice::from_ref(entry)).home(home);
     for (name, value) in variables {
         server = server.env(name, value);

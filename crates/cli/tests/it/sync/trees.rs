@@ -7,8 +7,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::{Duration, UNIX_EPOCH};
 
 use rstest::rstest;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::stage::Way;
 use super::{Pair, problems, snapshot};
 use crate::files::{Kind, mkfifo, write};
 
@@ -89,41 +90,46 @@ async fn weakness_3_edit_of_the_same_size_within_the_same_second_is_uploaded(#[c
 }
 
 #[rstest]
-#[case::ssh(Kind::Ssh)]
-#[case::local(Kind::Local)]
 #[tokio::test]
-async fn weakness_4_odd_entries_are_named_and_the_rest_arrives(#[case] kind: Kind) {
+async fn weakness_4_odd_entries_are_named_and_the_rest_arrives_with_its_modes(
+    #[values(Kind::Ssh, Kind::Local)] kind: Kind,
+    #[values(Way::Up, Way::Down)] way: Way,
+) {
     let pair = Pair::new(kind).await;
-    pair.write("a", "1");
-    mkfifo(&pair.here.join("pipe"));
-    symlink("/nowhere", pair.here.join("broken")).unwrap();
-    write(&pair.here.join(OsStr::from_bytes(b"\xff")), "2");
-    let done = pair.up(json!({})).await;
-    assert_eq!(done["uploaded_files"], 3);
-    assert_eq!(done["passed_over"], 1);
-    let problems = problems(&done);
-    assert!(problems["pipe"].contains("special"), "{problems:?}");
-    fs::remove_file(pair.here.join("pipe")).unwrap();
-    pair.assert_same();
-}
-
-#[tokio::test]
-async fn unreadable_file_is_a_problem_of_its_own() {
-    // Root reads everything, so that only a plain user shows this.
-    if rustix::process::geteuid().is_root() {
-        println!("skipped: root reads every file");
-        return;
+    let (source, sent) = match way {
+        Way::Up => (&pair.here, "uploaded_files"),
+        Way::Down => (&pair.there, "downloaded_files"),
+    };
+    for (name, mode) in [
+        ("run", 0o755),
+        ("d/tool", 0o775),
+        ("own", 0o600),
+        ("set", 0o444),
+    ] {
+        write(&source.join(name), name);
+        fs::set_permissions(source.join(name), PermissionsExt::from_mode(mode)).unwrap();
     }
-    let pair = Pair::new(Kind::Ssh).await;
-    pair.write("a", "1");
-    pair.write("closed", "2");
-    fs::set_permissions(pair.here.join("closed"), PermissionsExt::from_mode(0o000)).unwrap();
-    let done = pair.up(json!({})).await;
-    assert_eq!(
-        (&done["uploaded_files"], &done["revision"]),
-        (&json!(1), &Value::Null)
-    );
-    assert!(problems(&done).contains_key("closed"), "{done}");
+    fs::set_permissions(source.join("d"), PermissionsExt::from_mode(0o750)).unwrap();
+    mkfifo(&source.join("pipe"));
+    mkfifo(&source.join("d/pipe"));
+    symlink("/nowhere", source.join("broken")).unwrap();
+    symlink("d", source.join("directory link")).unwrap();
+    symlink("/etc", source.join("link out")).unwrap();
+    symlink("itself", source.join("itself")).unwrap();
+    write(&source.join(OsStr::from_bytes(b"\xff")), "2");
+    let reply = match way {
+        Way::Up => pair.up(json!({})).await,
+        Way::Down => pair.down(json!({})).await,
+    };
+    assert_eq!(reply[sent], 9, "{reply}");
+    assert_eq!(reply["passed_over"], 2, "{reply}");
+    let problems = problems(&reply);
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    for name in ["pipe", "d/pipe"] {
+        assert!(problems[name].contains("special"), "{problems:?}");
+        fs::remove_file(source.join(name)).unwrap();
+    }
+    pair.assert_same();
 }
 
 #[rstest]

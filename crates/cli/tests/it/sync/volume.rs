@@ -172,7 +172,7 @@ async fn f64_file_of_twenty_gibibytes_with_holes_arrives_in_bounded_memory(#[cas
 }
 
 /// How many bytes are free for files of tests.
-fn free_bytes() -> u64 {
+pub(super) fn free_bytes() -> u64 {
     let about = rustix::fs::statvfs(std::env::temp_dir()).unwrap();
     about.f_bavail * about.f_frsize
 }

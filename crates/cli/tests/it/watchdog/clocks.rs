@@ -17,14 +17,14 @@ use crate::jobs::{Host, end_of, started};
 use crate::support::{builder, entry, ready, serve};
 
 /// A clock that the test sets, for programs that are started with its variables.
-pub(super) struct Clock {
+pub(crate) struct Clock {
     folder: TempDir,
     library: PathBuf,
 }
 
 impl Clock {
     /// None, and a printed reason, where there is no libfaketime.
-    pub(super) fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let places = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
         let library = places
             .map(|place| place.path().join("faketime/libfaketimeMT.so.1"))
@@ -44,13 +44,14 @@ impl Clock {
     }
 
     /// Sets it, in the words of libfaketime; it goes on from there.
-    pub(super) fn set(&self, words: &str) {
+    pub(crate) fn set(&self, words: &str) {
         let new = self.folder.path().join("new");
         fs::write(&new, format!("{words}\n")).unwrap();
         fs::rename(new, self.file()).unwrap();
     }
 
-    fn variables(&self) -> Vec<(&str, String)> {
+    /// What a program has to be started with.
+    pub(crate) fn variables(&self) -> Vec<(&str, String)> {
         let text = |path: &Path| path.display().to_string();
         vec![
             ("LD_PRELOAD", text(&self.library)),

@@ -4,7 +4,7 @@ mod alarms;
 mod cadence;
 mod causes;
 mod checkpoints;
-mod clocks;
+pub(crate) mod clocks;
 mod copies;
 mod crashes;
 mod detached;

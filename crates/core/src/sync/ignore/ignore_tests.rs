@@ -267,7 +267,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn filter_agrees_with_a_naive_walker(patterns in prop::collection::vec(any_pattern(), 0..6)) {
+    fn f67_filter_agrees_with_a_naive_walker(patterns in prop::collection::vec(any_pattern(), 0..6)) {
         let texts: Vec<&str> = patterns.iter().map(String::as_str).collect();
         let filter = filter(&texts);
         let lines: Vec<naive::Line> = texts.iter().map(|text| naive::line(text)).collect();

@@ -36,4 +36,4 @@ mod hostile_tests;
 #[path = "server_tests.rs"]
 mod server_tests;
 #[cfg(test)]
-mod stand_in;
+pub(crate) mod stand_in;

@@ -3,49 +3,49 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 
 /// The two ends that a client gets.
-pub(super) type Streams = (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>);
+pub(crate) type Streams = (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>);
 
 /// Kinds of requests that the tests tell apart.
-pub(super) const OPEN: u8 = 3;
-pub(super) const CLOSE: u8 = 4;
-pub(super) const READ: u8 = 5;
-pub(super) const WRITE: u8 = 6;
-pub(super) const OPENDIR: u8 = 11;
-pub(super) const READDIR: u8 = 12;
-pub(super) const STAT: u8 = 17;
-pub(super) const EXTENDED: u8 = 200;
+pub(crate) const OPEN: u8 = 3;
+pub(crate) const CLOSE: u8 = 4;
+pub(crate) const READ: u8 = 5;
+pub(crate) const WRITE: u8 = 6;
+pub(crate) const OPENDIR: u8 = 11;
+pub(crate) const READDIR: u8 = 12;
+pub(crate) const STAT: u8 = 17;
+pub(crate) const EXTENDED: u8 = 200;
 
-pub(super) const OK: u32 = 0;
-pub(super) const END_OF_FILE: u32 = 1;
-pub(super) const FAILURE: u32 = 4;
+pub(crate) const OK: u32 = 0;
+pub(crate) const END_OF_FILE: u32 = 1;
+pub(crate) const FAILURE: u32 = 4;
 
 /// A request as it came.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
-    pub(super) kind: u8,
-    pub(super) id: u32,
+pub(crate) struct Asked {
+    pub(crate) kind: u8,
+    pub(crate) id: u32,
     rest: Vec<u8>,
 }
 
 impl Asked {
     /// The path or handle at its beginning.
-    pub(super) fn subject(&self) -> &[u8] {
+    pub(crate) fn subject(&self) -> &[u8] {
         &self.rest[4..4 + number(&self.rest)]
     }
 
     /// The offset of a read or write.
-    pub(super) fn offset(&self) -> usize {
+    pub(crate) fn offset(&self) -> usize {
         let operands = &self.rest[4 + self.subject().len()..];
         u64::from_be_bytes(operands[..8].try_into().unwrap()) as usize
     }
 
     /// The length of a read or write.
-    pub(super) fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         number(&self.rest[4 + self.subject().len() + 8..])
     }
 
     /// The data of a write.
-    pub(super) fn data(&self) -> &[u8] {
+    pub(crate) fn data(&self) -> &[u8] {
         &self.rest[self.rest.len() - self.length()..]
     }
 }
@@ -55,7 +55,7 @@ fn number(bytes: &[u8]) -> usize {
 }
 
 /// What a stand-in does with a request.
-pub(super) enum Act {
+pub(crate) enum Act {
     /// Sends these bytes, maybe none.
     Say(Vec<u8>),
     /// Sends these bytes and is gone.
@@ -63,12 +63,12 @@ pub(super) enum Act {
 }
 
 /// A server without extensions that shakes hands and then answers as told.
-pub(super) fn stand_in(answer: impl FnMut(Asked) -> Act + Send + 'static) -> Streams {
+pub(crate) fn stand_in(answer: impl FnMut(Asked) -> Act + Send + 'static) -> Streams {
     stand_in_with(packet(2, &3_u32.to_be_bytes()), answer)
 }
 
 /// A server whose first words are given, too.
-pub(super) fn stand_in_with(
+pub(crate) fn stand_in_with(
     greeting: Vec<u8>,
     mut answer: impl FnMut(Asked) -> Act + Send + 'static,
 ) -> Streams {
@@ -100,35 +100,35 @@ pub(super) fn stand_in_with(
     tokio::io::split(near)
 }
 
-pub(super) fn packet(kind: u8, rest: &[u8]) -> Vec<u8> {
+pub(crate) fn packet(kind: u8, rest: &[u8]) -> Vec<u8> {
     let mut bytes = ((rest.len() + 1) as u32).to_be_bytes().to_vec();
     bytes.push(kind);
     bytes.extend_from_slice(rest);
     bytes
 }
 
-pub(super) fn reply(kind: u8, id: u32, rest: &[u8]) -> Vec<u8> {
+pub(crate) fn reply(kind: u8, id: u32, rest: &[u8]) -> Vec<u8> {
     packet(kind, &[&id.to_be_bytes(), rest].concat())
 }
 
-pub(super) fn counted(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn counted(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_be_bytes(), bytes].concat()
 }
 
-pub(super) fn status(id: u32, code: u32) -> Vec<u8> {
+pub(crate) fn status(id: u32, code: u32) -> Vec<u8> {
     let words = [counted(b"as told"), counted(b"")].concat();
     reply(101, id, &[&code.to_be_bytes(), words.as_slice()].concat())
 }
 
-pub(super) fn handle(id: u32, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn handle(id: u32, bytes: &[u8]) -> Vec<u8> {
     reply(102, id, &counted(bytes))
 }
 
-pub(super) fn data(id: u32, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn data(id: u32, bytes: &[u8]) -> Vec<u8> {
     reply(103, id, &counted(bytes))
 }
 
-pub(super) fn names(id: u32, names: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn names(id: u32, names: &[&[u8]]) -> Vec<u8> {
     let mut rest = (names.len() as u32).to_be_bytes().to_vec();
     for name in names {
         rest.extend(counted(name));
@@ -139,7 +139,7 @@ pub(super) fn names(id: u32, names: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Attributes that say only a size.
-pub(super) fn size(id: u32, bytes: u64) -> Vec<u8> {
+pub(crate) fn size(id: u32, bytes: u64) -> Vec<u8> {
     let mut rest = vec![0, 0, 0, 1];
     rest.extend(bytes.to_be_bytes());
     reply(105, id, &rest)
