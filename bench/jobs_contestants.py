@@ -54,7 +54,8 @@ class JobServer(McpServer):
 
     def connect(self) -> None:
         """The first start of a job, in which ours logs in once more, as its watchdog will."""
-        self.begin(watch=True)
+        # The package makes the name of a job of the second it starts in, and the next one may come in the same.
+        self.begin(watch=True, named=True)
         self.end()
 
     def begin(self, watch: bool | None = None, named: bool = False) -> None:

@@ -10,7 +10,7 @@ const PLACES: libc::c_int = 2;
 
 /// Asks the allocator to give memory back. By itself that of glibc has eight places for each processor and, after the
 /// first large block was freed, takes the next ones from among the small: after some syncs of 200,000 files the process
-/// would hold 80 MB, with this it never needs more than 55. To be called before there are threads.
+/// held 80 MB, with this less than 50. To be called before there are threads.
 #[cfg_attr(
     all(target_os = "linux", target_env = "gnu"),
     expect(

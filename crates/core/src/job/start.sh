@@ -190,10 +190,12 @@ _rcwd=$PWD
 # Sets _rpath to where a program is, `-` when there is none. Asking the shell costs a process, so it is asked last: it may
 # have some within itself.
 find_program() {
-  _rpath= _rx=$IFS
+  _rpath= _rx=$IFS _rfolders=$PATH
+  # One that is named by its place is not searched for.
+  case $1 in */*) _rfolders= ;; esac
   IFS=:
   set -f
-  for _rfolder in $PATH; do
+  for _rfolder in $_rfolders; do
     if [ -f "${_rfolder:-.}/$1" ] && [ -x "${_rfolder:-.}/$1" ]; then
       _rpath=${_rfolder:-.}/$1
       break

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
 
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::entry::CARRIED_MODE;
@@ -18,7 +19,7 @@ use rustix::io::Errno;
 use super::BeneathError;
 use super::open::{HANDLE, open_below};
 use super::stat::{is_same, look_at, times};
-use super::tree::{Parent, Tree};
+use super::tree::Tree;
 
 /// From this size on it is asked first whether there is room.
 const LARGE: u64 = 8 * 1024 * 1024;
@@ -35,7 +36,7 @@ pub struct NewFile {
 /// A temporary name in an open directory, and the name that it shall get.
 #[derive(Debug)]
 struct Place {
-    directory: OwnedFd,
+    directory: Arc<OwnedFd>,
     temporary: String,
     path: RelPath,
     is_taken: bool,
@@ -62,19 +63,19 @@ pub struct ParkedFile {
 
 /// The directory that was used last; files come directory by directory.
 #[derive(Debug, Default)]
-pub struct LastDirectory(Option<(Option<RelPath>, OwnedFd)>);
+pub struct LastDirectory(Option<(Option<RelPath>, Arc<OwnedFd>)>);
 
 impl LastDirectory {
-    fn of(&mut self, tree: &Tree, path: &RelPath) -> Result<BorrowedFd<'_>, Errno> {
+    fn of(&mut self, tree: &Tree, path: &RelPath) -> Result<Arc<OwnedFd>, Errno> {
         let parent = path.parent();
         let (held, handle) = match self.0.take() {
             Some((held, handle)) if held == parent => (held, handle),
             _ => {
                 let handle = tree.directory(parent.as_ref(), HANDLE)?;
-                (parent, handle)
+                (parent, Arc::new(handle))
             }
         };
-        Ok(self.0.insert((held, handle)).1.as_fd())
+        Ok(self.0.insert((held, handle)).1.clone())
     }
 }
 
@@ -95,7 +96,7 @@ impl ParkedFile {
     ) -> Result<(), BeneathError> {
         let directory = last.of(&self.tree, &self.path);
         let directory = directory.map_err(|error| BeneathError::of("write", &self.path, error))?;
-        settle(directory, &self.temporary, &self.path, replaces)?;
+        settle(directory.as_fd(), &self.temporary, &self.path, replaces)?;
         self.is_taken = false;
         Ok(())
     }
@@ -120,10 +121,23 @@ impl Tree {
         number: u64,
         size_bytes: u64,
     ) -> Result<NewFile, BeneathError> {
+        let mut none = LastDirectory::default();
+        self.begin_file_in(&mut none, path, transfer, number, size_bytes)
+    }
+
+    /// The same for one of many files.
+    pub fn begin_file_in(
+        &self,
+        last: &mut LastDirectory,
+        path: &RelPath,
+        transfer: &RunToken,
+        number: u64,
+        size_bytes: u64,
+    ) -> Result<NewFile, BeneathError> {
         if size_bytes >= LARGE && self.free_bytes().is_some_and(|free| free < size_bytes) {
             return Err(BeneathError::of("write", path, Errno::NOSPC));
         }
-        let mut place = self.place(path, temporary_name(transfer, number))?;
+        let mut place = self.place(last, path, temporary_name(transfer, number))?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let name = place.temporary.as_bytes();
         let open = || open_below(place.directory.as_fd(), name, flags, PRIVATE);
@@ -151,7 +165,7 @@ impl Tree {
             });
         }
         let failed = |error| BeneathError::of("write", path, error);
-        let mut place = self.place(path, name.to_owned())?;
+        let mut place = self.place(&mut LastDirectory::default(), path, name.to_owned())?;
         let found = look_at(place.directory.as_fd(), name.as_bytes(), path).map_err(failed)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = match found {
@@ -189,7 +203,8 @@ impl Tree {
         number: u64,
         replaces: Option<&Entry>,
     ) -> Result<(), BeneathError> {
-        let mut place = self.place(path, temporary_name(transfer, number))?;
+        let mut none = LastDirectory::default();
+        let mut place = self.place(&mut none, path, temporary_name(transfer, number))?;
         symlinkat(target, &place.directory, place.temporary.as_str())
             .map_err(|error| BeneathError::of("make the link", path, error))?;
         place.is_taken = true;
@@ -208,14 +223,25 @@ impl Tree {
         })
     }
 
-    fn place(&self, path: &RelPath, temporary: String) -> Result<Place, BeneathError> {
+    /// What is at the path of one of many files.
+    pub fn look_in(
+        &self,
+        last: &mut LastDirectory,
+        path: &RelPath,
+    ) -> Result<Option<Entry>, BeneathError> {
+        let failed = |error: Errno| BeneathError::of("look at", path, error);
+        let directory = last.of(self, path).map_err(failed)?;
+        look_at(directory.as_fd(), path.name(), path).map_err(failed)
+    }
+
+    fn place(
+        &self,
+        last: &mut LastDirectory,
+        path: &RelPath,
+        temporary: String,
+    ) -> Result<Place, BeneathError> {
         let failed = |error: Errno| BeneathError::of("write", path, error);
-        let directory = match self.parent(path).map_err(failed)? {
-            Parent::Below(directory) => directory,
-            Parent::Root(handle) => handle
-                .try_clone_to_owned()
-                .map_err(|error| BeneathError::of("write", path, error))?,
-        };
+        let directory = last.of(self, path).map_err(failed)?;
         Ok(Place {
             directory,
             temporary,

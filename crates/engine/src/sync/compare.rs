@@ -141,8 +141,10 @@ impl Compared {
                     progress.moved_in_vain(file.size_bytes);
                     continue;
                 }
-                (true, Some(time)) => times.push((file.path, time)),
-                (true, None) => {}
+                (true, Some(time)) if !sides.is_avoided(&file.path) => {
+                    times.push((file.path, time));
+                }
+                (true, _) => {}
             }
             progress.finished(1);
         }
@@ -186,7 +188,7 @@ impl Settling<'_> {
         else {
             return action;
         };
-        let is_different = matches!(self.digests.next(), Some(None));
+        let is_different = !matches!(self.digests.next(), Some(Some(_)));
         match (is_different, obstacle) {
             (true, Some(obstacle)) => Action::Conflict {
                 path: entry.path,

@@ -23,7 +23,7 @@ use super::remember::Changes;
 use super::sides::Sides;
 use super::token::is_left_by_us;
 use super::up::{LARGE_FILE, MOST_WAITING_MODES, Uploaded};
-use crate::beneath::{NewFile, Tree};
+use crate::beneath::{LastDirectory, NewFile, Tree};
 
 /// A batch has at most so many files.
 const MOST_FILES: usize = 10_000;
@@ -72,7 +72,10 @@ pub(super) async fn download(
     fetch.remove(decision.giving_way(sides)).await?;
     progress.enter(Phase::Downloading);
     let mut settling = compared.settling();
-    for action in sides.plan() {
+    let all_kept = decision.all_kept().filter(|_| sides.avoids_nothing());
+    fetch.outcome.unchanged_files = all_kept.unwrap_or(0);
+    let plan = all_kept.is_none().then(|| sides.plan());
+    for action in plan.into_iter().flatten() {
         let action = action.map_err(|error| out_of_order(&error))?;
         fetch.take(settling.settle(action), decision);
         if fetch.is_full() {
@@ -302,8 +305,9 @@ impl Fetch<'_> {
     /// How files look here that were brought.
     async fn stamps_of(&self, files: &Arc<[Planned]>) -> Result<Vec<Option<Stamp>>, Failure> {
         let (tree, files) = (self.tree.clone(), files.clone());
+        let mut last = LastDirectory::default();
         let stamp = move |planned: &Planned| {
-            let found = tree.look(&planned.local).ok().flatten();
+            let found = tree.look_in(&mut last, &planned.local).ok().flatten();
             found
                 .filter(|entry| entry.kind.is_file())
                 .map(|entry| entry.stamp())

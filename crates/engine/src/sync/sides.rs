@@ -344,6 +344,11 @@ impl Sides {
         }
     }
 
+    /// Whether a sync may write everywhere in the tree here.
+    pub(super) fn avoids_nothing(&self) -> bool {
+        self.avoid.is_empty()
+    }
+
     /// Whether a path of the tree here lies where no sync writes.
     pub(super) fn is_avoided(&self, path: &RelPath) -> bool {
         if self.avoid.is_empty() {

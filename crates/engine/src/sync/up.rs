@@ -438,6 +438,10 @@ impl Upload<'_> {
         if let Some(mtime) = done.pending_mtime {
             self.times.push((entry.path.clone(), mtime));
         }
+        // It did not go the way on which times may be cut to seconds.
+        self.changes
+            .target
+            .insert(entry.path.clone(), fresh.stamp());
         if fresh.stamp() != entry.stamp() {
             self.changes.fresh.insert(entry.path.clone(), fresh.stamp());
         }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use remote_sandbox_testkit::{Sshd, wait_until};
@@ -63,6 +64,15 @@ async fn many_files(way: Way, files: usize) {
     assert_eq!(again[sent(way)], 0, "{again}");
     assert_eq!(again["skipped_files"], files, "{again}");
     assert_eq!(again["revision"], reply.json["revision"]);
+    assert_little_memory(&stage);
+    let chmod = Command::new("chmod")
+        .args(["-R", "go-rwx"])
+        .arg(stage.source(way))
+        .status();
+    assert!(chmod.unwrap().success());
+    let dressed = stage.sync(way, json!({})).await;
+    assert_eq!(dressed[sent(way)], 0, "{dressed}");
+    assert_eq!(dressed["problem_count"], 0, "{dressed}");
     assert_little_memory(&stage);
     stage.assert_same();
 }

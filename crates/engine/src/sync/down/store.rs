@@ -46,6 +46,8 @@ pub(super) struct Store {
     by_path: Vec<u32>,
     states: Vec<State>,
     open: BTreeMap<usize, Open>,
+    /// The directory in which a file was begun last.
+    last: LastDirectory,
     /// Files that wait for what the host says about them.
     parked: Vec<Parked>,
     /// Files of which the host does not know whether they changed while they were read.
@@ -89,6 +91,7 @@ impl Store {
             files,
             by_path,
             open: BTreeMap::new(),
+            last: LastDirectory::default(),
             parked: Vec::new(),
             doubtful: Vec::new(),
             done: DownDone::default(),
@@ -149,9 +152,10 @@ impl Store {
         let Some(planned) = self.files.get(number) else {
             return Ok(());
         };
+        let (last, place) = (&mut self.last, &planned.local);
         let begun = self
             .tree
-            .begin_file(&planned.local, &self.transfer, number as u64, size_bytes);
+            .begin_file_in(last, place, &self.transfer, number as u64, size_bytes);
         match begun {
             Ok(file) => {
                 self.open.insert(number, Open { file, bytes: 0 });
