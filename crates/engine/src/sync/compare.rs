@@ -14,13 +14,14 @@ use remote_sandbox_core::sync::{Mtime, RelPath};
 use sha2::{Digest, Sha256};
 
 use super::decide::out_of_order;
+use super::digest_list::{DigestList, Digests};
 use super::far::WORK_LIMIT;
 use super::local_work::{here, set_attributes};
 use super::outcome::Outcome;
 use super::pack::Source;
 use super::progress::{Phase, Progress};
 use super::request::Way;
-use super::sides::Sides;
+use super::sides::{SPOOL, Sides};
 
 use crate::mark::new_mark;
 
@@ -47,17 +48,17 @@ struct Doubtful {
 }
 
 /// What a comparison of contents has found.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Compared {
     /// What was compared, in the order of the plan, with its digest where both sides have the same.
-    pub(super) digests: Vec<Option<ContentDigest>>,
+    pub(super) digests: DigestList,
     /// What did not go well.
     pub(super) outcome: Outcome,
 }
 
 /// Settles the actions of a plan, from its beginning on.
 pub(super) struct Settling<'a> {
-    digests: std::slice::Iter<'a, Option<ContentDigest>>,
+    digests: Digests<'a>,
 }
 
 impl Compared {
@@ -67,7 +68,10 @@ impl Compared {
         source: Option<&Source>,
         progress: &Progress,
     ) -> Result<Compared, Failure> {
-        let mut compared = Compared::default();
+        let mut compared = Compared {
+            digests: DigestList::new(sides.state.join(SPOOL)),
+            outcome: Outcome::default(),
+        };
         if !sides.request.checksum {
             return Ok(compared);
         }
@@ -134,7 +138,7 @@ impl Compared {
         let mut times = Vec::new();
         for ((file, named), digest) in together.into_iter().zip(named).zip(here_digests) {
             let is_same = digest.is_some() && digest.as_ref() == digests.get(&named);
-            self.digests.push(digest.filter(|_| is_same));
+            self.digests.push(digest.filter(|_| is_same))?;
             match (is_same, file.other_time) {
                 (false, _) => {
                     // They count again when they go.

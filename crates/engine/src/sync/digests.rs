@@ -8,14 +8,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::compare::digest_of;
 use super::decide::out_of_order;
+use super::digest_list::DigestList;
 use super::local_work::here;
 use super::pack::Source;
 use super::progress::{Phase, Progress};
 use super::remember::{Changes, left_by};
-use super::sides::Sides;
+use super::sides::{SPOOL, Sides};
 
 /// Files that are read together.
 const TOGETHER: usize = 1000;
+
+/// So many digests wait for those before them.
+const MOST_WAITING: usize = 20_000;
 
 /// A file whose digest is not known yet.
 struct Unread {
@@ -33,18 +37,18 @@ pub(super) async fn contents(
     source: &Source,
     changes: &Changes,
     progress: &Progress,
-) -> Result<Vec<Option<ContentDigest>>, Failure> {
-    let mut digests = Vec::new();
+) -> Result<DigestList, Failure> {
+    let mut digests = DigestList::new(sides.state.join(SPOOL));
     if !sides.request.checksum {
         return Ok(digests);
     }
     progress.enter(Phase::Comparing);
     let mut compared = changes.compared.iter();
-    let mut unread = Vec::new();
+    let (mut waiting, mut unread) = (Vec::new(), Vec::new());
     for action in sides.plan() {
         let action = action.map_err(|error| out_of_order(&error))?;
         let known = match action {
-            Action::CompareContent { .. } => compared.next().copied().flatten(),
+            Action::CompareContent { .. } => compared.next().flatten(),
             _ => None,
         };
         let Some(entry) = left_by(&action).filter(|entry| entry.kind.is_file()) else {
@@ -52,18 +56,26 @@ pub(super) async fn contents(
         };
         if known.is_none() && !changes.failed.contains(&entry.path) {
             unread.push(Unread {
-                number: digests.len(),
+                number: waiting.len(),
                 path: entry.path.clone(),
                 stamp: changes.patched(entry).stamp(),
             });
         }
-        digests.push(known);
-        if unread.len() >= TOGETHER {
-            read(source, std::mem::take(&mut unread), &mut digests).await?;
+        waiting.push(known);
+        if waiting.len() >= MOST_WAITING || unread.len() >= TOGETHER {
+            read(source, std::mem::take(&mut unread), &mut waiting).await?;
+            add(&mut digests, &mut waiting)?;
         }
     }
-    read(source, unread, &mut digests).await?;
+    read(source, unread, &mut waiting).await?;
+    add(&mut digests, &mut waiting)?;
     Ok(digests)
+}
+
+fn add(digests: &mut DigestList, waiting: &mut Vec<Option<ContentDigest>>) -> Result<(), Failure> {
+    waiting
+        .drain(..)
+        .try_for_each(|digest| digests.push(digest))
 }
 
 async fn read(

@@ -7,6 +7,7 @@
 mod arrived;
 mod compare;
 mod decide;
+mod digest_list;
 mod digests;
 mod dirlinks;
 mod down;

@@ -5,10 +5,11 @@ use std::iter::Peekable;
 
 use remote_sandbox_core::failure::Failure;
 use remote_sandbox_core::sync::plan::{Action, BaseEntry};
-use remote_sandbox_core::sync::revision::{ContentDigest, RevisionBuilder};
+use remote_sandbox_core::sync::revision::RevisionBuilder;
 use remote_sandbox_core::sync::{Entry, RelPath, Stamp};
 
 use super::decide::out_of_order;
+use super::digest_list::DigestList;
 use super::pairs::{Recalled, Remembering};
 use super::request::Way;
 use super::sides::Sides;
@@ -25,7 +26,7 @@ pub(super) struct Changes {
     /// What has not arrived.
     pub(super) failed: BTreeSet<RelPath>,
     /// Digests of the files that were compared, in the order of the plan.
-    pub(super) compared: Vec<Option<ContentDigest>>,
+    pub(super) compared: DigestList,
 }
 
 impl Changes {
@@ -61,7 +62,7 @@ pub(super) fn left_by(action: &Action) -> Option<&Entry> {
 pub(super) fn remember(
     sides: &Sides,
     changes: &Changes,
-    contents: &[Option<ContentDigest>],
+    contents: &DigestList,
 ) -> Result<Option<String>, Failure> {
     let mut contents = contents.iter();
     let mut revision = Some(RevisionBuilder::default());
@@ -79,7 +80,7 @@ pub(super) fn remember(
             continue;
         };
         let digest = match entry.kind.is_file() {
-            true => contents.next().and_then(Option::as_ref),
+            true => contents.next().flatten(),
             false => None,
         };
         if changes.failed.contains(&entry.path) {
@@ -87,7 +88,9 @@ pub(super) fn remember(
             continue;
         }
         let entry = changes.patched(entry);
-        let added = revision.as_mut().map(|builder| builder.add(&entry, digest));
+        let added = revision
+            .as_mut()
+            .map(|builder| builder.add(&entry, digest.as_ref()));
         if added.is_some_and(|added| added.is_err()) {
             revision = None;
         }
