@@ -403,8 +403,13 @@ fn scan_of_200_000_entries_takes_little_memory() {
             rustix::fs::mknodat(&handle, name, kind, mode, 0).unwrap();
         }
     }
+    let spool = tempfile::tempdir().unwrap();
+    let options = LocalScanOptions {
+        spool: spool.path().join("spool"),
+        ..plain()
+    };
     let before = resident_kilobytes();
-    let scan = ground.scan(&plain());
+    let scan = ground.scan(&options);
     let taken = resident_kilobytes().saturating_sub(before);
     assert_eq!(scan.entries.iter().count(), 200_020);
     assert!(taken < 40 * 1024, "{taken} kB");
