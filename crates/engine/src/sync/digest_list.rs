@@ -46,25 +46,31 @@ impl DigestList {
     }
 
     fn write_away(&mut self) -> Result<(), Failure> {
-        let failed = |error: &dyn std::error::Error| {
-            let text = format!("what was compared cannot be kept: {error}");
-            Failure::new(Code::NoSpace, text).hint("make room in the state folder")
-        };
-        if self.file.is_none() {
-            let file = fsio::nameless_file(&self.folder).map_err(|error| failed(&error))?;
-            self.file = Some(file);
-        }
         let mut bytes = Vec::with_capacity(self.held.len() * RECORD);
         for digest in &self.held {
             bytes.push(u8::from(digest.is_some()));
             bytes.extend_from_slice(&digest.unwrap_or_default());
         }
-        if let Some(file) = &mut self.file {
-            file.write_all(&bytes).map_err(|error| failed(&error))?;
-        }
+        let mut file = match self.file.take() {
+            Some(file) => file,
+            None => fsio::nameless_file(&self.folder).map_err(|error| self.failed(&error))?,
+        };
+        file.write_all(&bytes)
+            .map_err(|error| self.failed(&error))?;
+        self.file = Some(file);
         self.filed += self.held.len();
         self.held.clear();
         Ok(())
+    }
+
+    fn failed(&self, error: &(dyn std::error::Error + 'static)) -> Failure {
+        let text = format!(
+            "the digests of compared files cannot be kept in `{}`: {}",
+            self.folder.display(),
+            Failure::chain(error)
+        );
+        Failure::new(Code::Internal, text)
+            .hint("see whether that folder can be written and has room")
     }
 
     /// All of them, from the first.
@@ -160,6 +166,8 @@ mod tests {
         let mut list = DigestList::new(folder);
         let mut pushed = (0..MOST_HELD).map(|number| list.push(digest(number)));
         let failure = pushed.find_map(Result::err).unwrap();
-        assert_eq!(failure.code, Code::NoSpace);
+        let place = state.path().join("file");
+        let names_it = failure.message.contains(&*place.to_string_lossy());
+        assert!(names_it, "{}", failure.message);
     }
 }
