@@ -40,6 +40,7 @@ class SyncBench(Bench):
         self.folder = world.folder / "trees"
         self.source = self.folder / "source"
         self.slow: set[tuple[str, str, str]] = set()
+        self.attic = trees.Attic(world.folder / "attic")
 
     @contextlib.contextmanager
     def copiers(self, link: str, row: str, *names: str) -> Iterator[list[Copier]]:
@@ -65,7 +66,7 @@ class SyncBench(Bench):
         finally:
             for one in found:
                 one.stop()
-            trees.remove(self.folder)
+            self.attic.take(self.folder)
 
     def there(self, one: Copier) -> pathlib.Path:
         """Where its uploads go, which is its own folder so that nobody finds the work done."""
@@ -81,7 +82,7 @@ class SyncBench(Bench):
         if one.name in self.broken or (row, link, one.name) in self.slow:
             return
         if fresh:
-            trees.remove(target)
+            self.attic.take(target)
         # What was written before must not be written to the disk in the time of the next.
         os.sync()
         took = self.attempt(row, link, one, copy)
@@ -103,7 +104,7 @@ def measure_both_ways(bench: SyncBench, link: str, name: str, *contestants: str)
             there, back = bench.there(one), bench.back(one)
             bench.copy(f"{name}_up", link, one, partial(one.up, bench.source, there), there)
             bench.copy(f"{name}_down", link, one, partial(one.down, there, back), back)
-            trees.remove(back)
+            bench.attic.take(back)
 
 
 def measure_small(bench: SyncBench, link: str) -> None:
@@ -169,11 +170,11 @@ def measure_inserted(bench: SyncBench, link: str) -> None:
 
 def measure_edits(bench: SyncBench, link: str, row: str, edit: Callable[[pathlib.Path, int], None]) -> None:
     """The host has what the round before left there."""
-    trees.remove(bench.source)
+    bench.attic.take(bench.source)
     trees.make_large(bench.source, LARGE_BYTES)
     with bench.copiers(link, row, OURS, RSYNC) as copiers:
         for one in copiers:
-            trees.remove(bench.there(one))
+            bench.attic.take(bench.there(one))
             shutil.copytree(bench.source, bench.there(one))
         for round_number in range(bench.options.rounds):
             edit(bench.source, round_number)
@@ -185,7 +186,7 @@ def measure_edits(bench: SyncBench, link: str, row: str, edit: Callable[[pathlib
 def measure_text(bench: SyncBench, link: str) -> None:
     with bench.copiers(link, "text", OURS, RSYNC, RSYNC_PACKED) as copiers:
         for round_number in range(bench.options.rounds):
-            trees.remove(bench.source)
+            bench.attic.take(bench.source)
             trees.make_text(bench.source, TEXT_BYTES, round_number)
             for one in in_turn(copiers, round_number):
                 bench.copy("text", link, one, partial(one.up, bench.source, bench.there(one)), bench.there(one))
