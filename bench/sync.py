@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from functools import partial
 from typing import Callable, Iterator
 
@@ -30,6 +31,8 @@ from sync_rows import (GROWTH, LARGE_BYTES, LIMITED, LIMITED_MBIT, LIMITED_ROUND
 from world import World
 
 QUICK_GROWTH = GROWTH[:2]
+# For a minute ext4 gives away no place of a deleted file, for six where the disk has not written yet that it is free.
+SETTLE_SECONDS = 360
 
 
 class SyncBench(Bench):
@@ -233,10 +236,20 @@ def parse_options() -> argparse.Namespace:
     return options
 
 
+def settle(removed: pathlib.Path) -> None:
+    """Waits until the disk has forgotten what the last run removed; see `trees.Attic`."""
+    left = removed.stat().st_mtime + SETTLE_SECONDS - time.time() if removed.exists() else 0
+    if left > 0:
+        say(f"waiting {left:.0f} s, because the disk is slow after the last run")
+        time.sleep(left)
+
+
 def main() -> None:
     options = parse_options()
     # Who ends the run early must not leave its sshds and trees.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    removed = options.json.with_suffix(".removed")
+    settle(removed)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="rsb", dir="/tmp"))
     world = None
     try:
@@ -257,6 +270,7 @@ def main() -> None:
         if world:
             world.close()
         shutil.rmtree(folder, ignore_errors=True)
+        removed.touch()
 
 
 if __name__ == "__main__":

@@ -45,11 +45,13 @@ def make_text(folder: pathlib.Path, size: int, seed: int) -> None:
 def edit_large(folder: pathlib.Path, seed: int) -> None:
     """Small edits in place."""
     chosen, path = random.Random(seed), folder / "large"
-    size = path.stat().st_size
+    before = path.stat()
     with open(path, "r+b") as file:
         for _ in range(EDITS):
-            file.seek(chosen.randrange(size - EDIT_BYTES))
+            file.seek(chosen.randrange(before.st_size - EDIT_BYTES))
             file.write(chosen.randbytes(EDIT_BYTES))
+    # `rsync` sees no edit within the second of the version before.
+    os.utime(path, (before.st_mtime + 2, before.st_mtime + 2))
 
 
 def insert_into_large(folder: pathlib.Path, seed: int) -> None:

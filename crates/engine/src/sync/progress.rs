@@ -139,6 +139,16 @@ impl Progress {
             });
     }
 
+    /// How many bytes have gone.
+    pub fn bytes_done(&self) -> u64 {
+        self.bytes_done.load(Ordering::Relaxed)
+    }
+
+    /// Takes back all but so many bytes, where nobody else counts meanwhile.
+    pub fn back_to(&self, bytes: u64) {
+        self.bytes_done.store(bytes, Ordering::Relaxed);
+    }
+
     /// Counts files that are complete.
     pub fn finished(&self, files: u64) {
         self.files_done.fetch_add(files, Ordering::Relaxed);
@@ -147,7 +157,7 @@ impl Progress {
     /// How it stands.
     pub fn figures(&self) -> Figures {
         let now = self.now();
-        let bytes_done = self.bytes_done.load(Ordering::Relaxed);
+        let bytes_done = self.bytes_done();
         let bytes_total = self.bytes_total.load(Ordering::Relaxed);
         let moving = now.moving_since.map(|since| since.elapsed().as_secs_f64());
         let rate = match moving {

@@ -31,7 +31,7 @@ pub(super) const LARGE_FILE: u64 = 8 * 1024 * 1024;
 /// So many permissions of files wait to be set together.
 pub(super) const MOST_WAITING_MODES: usize = 10_000;
 
-/// How often a file that changes while it is read is read again.
+/// How often a file is sent that changes while it is read, or whose server ends.
 const MOST_TRIES: u32 = 2;
 
 /// What an upload has done and what it has seen.
@@ -357,7 +357,7 @@ impl Upload<'_> {
                 self.outcome.missing(&entry.path, ASTRAY);
                 continue;
             }
-            let mut tries = 0;
+            let (gone, mut tries) = (self.progress.bytes_done(), 0);
             loop {
                 tries += 1;
                 let cancel = self.cancel.clone();
@@ -366,7 +366,11 @@ impl Upload<'_> {
                     () = cancel.cancelled() => return Err(cancelled()),
                 };
                 match sent {
-                    Err(LargeError::Changed { .. }) if tries < MOST_TRIES => {}
+                    Err(LargeError::Changed { .. } | LargeError::Dropped { .. })
+                        if tries < MOST_TRIES =>
+                    {
+                        self.progress.back_to(gone);
+                    }
                     Err(LargeError::Unreachable(failure)) if failure.code == Code::Unsupported => {
                         stager.add(file_action(entry.clone(), old.clone()));
                         break;

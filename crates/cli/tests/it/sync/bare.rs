@@ -62,6 +62,9 @@ fn count(done: &Value, name: &str) -> u64 {
 
 const NOTHING: &[&str] = &["sh"];
 const NO_TAR: &[&str] = &["sh", "mkdir", "rm", "mv", "chmod", "touch", "sleep"];
+const FIND: &[&str] = &[
+    "sh", "find", "sed", "tr", "sort", "tar", "mkdir", "rm", "mv", "sleep",
+];
 const TAR: &[&str] = &["sh", "tar", "gzip", "mkdir", "rm", "sleep"];
 
 #[rstest]
@@ -155,6 +158,23 @@ async fn weakness_3_edit_within_the_same_second_is_known_where_a_host_keeps_whol
     assert!(kept["revision"].is_null(), "{kept}");
     let done = stage.sync(Way::Up, json!({})).await;
     assert_eq!(count(&done, "uploaded_files"), 1, "{done}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f56_circle_of_links_is_told_by_its_path_where_find_is_all_there_is() {
+    let (stage, _programs) = bare(FIND).await;
+    stage.write(Way::Down, "d/a", "1");
+    symlink("..", stage.there.join("d/it's up")).unwrap();
+    symlink("../d", stage.there.join("d/same")).unwrap();
+    symlink("d", stage.there.join("other")).unwrap();
+    let done = stage.sync(Way::Down, json!({"follow_links": true})).await;
+    let told = problems(&done);
+    let named: Vec<&str> = told.keys().map(String::as_str).collect();
+    let circles = ["d/it's up", "d/same", "other/it's up", "other/same"];
+    assert_eq!(named, circles, "{done}");
+    let is_clear = |words: &String| words.contains("leads back");
+    assert!(told.values().all(is_clear), "{told:?}");
+    assert_eq!(fs::read(stage.here.join("other/a")).unwrap(), b"1");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -144,10 +144,13 @@ async fn f59_sync_that_is_stopped_anywhere_leaves_old_or_new_and_the_next_one_co
 #[tokio::test(flavor = "multi_thread")]
 async fn f59_large_file_goes_on_where_it_was_cut(#[case] way: Way) {
     let stage = Stage::with_large_calls().await;
-    let size = 40_000_000;
-    stage.write(way, "weights", Random::new(7).bytes(size));
+    stage.write(way, "notes", "1");
+    stage.sync(way, json!({})).await;
+    stage.write(way, "weights", Random::new(7).bytes(40_000_000));
+    stage.proxy.refuse().await;
     stage.proxy.cut_after(30_000_000, towards(way));
     let cut = stage.call(way, json!({})).await;
+    stage.proxy.accept().await;
     assert_eq!(cut.json["code"], "link_lost", "{}", cut.text);
     assert_eq!(cut.json["retry"], true, "{}", cut.text);
     let target = stage.target(way).join("weights");
@@ -157,6 +160,21 @@ async fn f59_large_file_goes_on_where_it_was_cut(#[case] way: Way) {
     stage.sync(way, json!({})).await;
     let more = stage.proxy.bytes(towards(way)) - before;
     assert!(more < 30_000_000, "{more} bytes went once more");
+    stage.assert_same();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f59_large_upload_goes_on_by_itself_when_the_host_is_back_at_once() {
+    let stage = Stage::with_large_calls().await;
+    stage.write(Way::Up, "weights", Random::new(7).bytes(40_000_000));
+    stage.write(Way::Up, "more-weights", Random::new(8).bytes(10_000_000));
+    stage.proxy.cut_after(40_000_000, Direction::ToServer);
+    let done = stage.sync(Way::Up, json!({})).await;
+    assert_eq!(done["problem_count"], 0, "{done}");
+    assert_eq!(done["uploaded_files"], 2, "{done}");
+    let went = stage.proxy.bytes(Direction::ToServer);
+    assert!(went < 75_000_000, "{went} bytes went for 50,000,000");
+    assert!(stage.proxy.connections() > 1, "it was not cut");
     stage.assert_same();
 }
 

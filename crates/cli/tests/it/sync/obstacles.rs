@@ -342,7 +342,8 @@ async fn limited(folder: &Path) -> Option<Stage> {
 #[rstest]
 #[case::small(3_000_000, "")]
 #[case::small_without_the_signal(3_000_000, "trap '' XFSZ")]
-// With the signal the host's file server may end, which is no problem of one file any more.
+// With the signal the host's file server ends.
+#[case::large(12_000_000, "")]
 #[case::large_without_the_signal(12_000_000, "trap '' XFSZ")]
 #[tokio::test]
 async fn f60_f63_limit_of_the_host_for_the_size_of_a_file_is_told_and_leaves_no_half_file(

@@ -62,6 +62,15 @@ pub(crate) enum LargeError {
         #[source]
         source: SftpError,
     },
+    /// The host's file server ended and the host still answers; what has arrived is kept, to be continued.
+    #[error("the host ended the transfer of `{path}`; it may have a limit for the size of files")]
+    Dropped {
+        /// The file.
+        path: String,
+        /// How.
+        #[source]
+        source: SftpError,
+    },
     /// The host refused something.
     #[error("the host does not take `{path}`")]
     Refused {

@@ -36,6 +36,9 @@ const SAMPLE: u64 = 64 * 1024;
 /// What takes less time than this is sent as a whole; finding out what changed takes about as long.
 const WORTH_A_DELTA: Duration = Duration::from_secs(1);
 
+/// So long a host whose file server ended has to answer again.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
 /// A large file that goes to a host.
 pub(crate) struct LargeUp<'a> {
     /// The file, opened by somebody who knows that it may be read.
@@ -89,7 +92,13 @@ pub(crate) async fn upload_large(
         progress: job.progress,
         gauge: job.gauge,
     };
-    let done = upload.run().await;
+    let done = match upload.run().await {
+        // Whether the link is gone, or only the server that wrote this file.
+        Err(LargeError::Cut { path, source }) if still_answers(far).await => {
+            Err(LargeError::Dropped { path, source })
+        }
+        done => done,
+    };
     if let Err(error) = &done
         && error.is_final()
     {
@@ -363,6 +372,12 @@ impl Upload<'_> {
         stripes.send(file).await?;
         Ok(is_packed)
     }
+}
+
+/// Whether the host begins a new conversation about files.
+async fn still_answers(far: &dyn Sandbox) -> bool {
+    let begun = tokio::time::timeout(ANSWER_LIMIT, far.files()).await;
+    matches!(begun, Ok(Ok(Some(_))))
 }
 
 /// Waits until it can be seen how fast the link is.
