@@ -163,16 +163,22 @@ async fn f59_large_file_goes_on_where_it_was_cut(#[case] way: Way) {
     stage.assert_same();
 }
 
+#[rstest]
+#[case::up(Way::Up, "uploaded_files")]
+#[case::down(Way::Down, "downloaded_files")]
 #[tokio::test(flavor = "multi_thread")]
-async fn f59_large_upload_goes_on_by_itself_when_the_host_is_back_at_once() {
+async fn f59_large_file_goes_on_by_itself_when_the_host_is_back_at_once(
+    #[case] way: Way,
+    #[case] count: &str,
+) {
     let stage = Stage::with_large_calls().await;
-    stage.write(Way::Up, "weights", Random::new(7).bytes(40_000_000));
-    stage.write(Way::Up, "more-weights", Random::new(8).bytes(10_000_000));
-    stage.proxy.cut_after(40_000_000, Direction::ToServer);
-    let done = stage.sync(Way::Up, json!({})).await;
+    stage.write(way, "weights", Random::new(7).bytes(40_000_000));
+    stage.write(way, "more-weights", Random::new(8).bytes(10_000_000));
+    stage.proxy.cut_after(40_000_000, towards(way));
+    let done = stage.sync(way, json!({})).await;
     assert_eq!(done["problem_count"], 0, "{done}");
-    assert_eq!(done["uploaded_files"], 2, "{done}");
-    let went = stage.proxy.bytes(Direction::ToServer);
+    assert_eq!(done[count], 2, "{done}");
+    let went = stage.proxy.bytes(towards(way));
     assert!(went < 75_000_000, "{went} bytes went for 50,000,000");
     assert!(stage.proxy.connections() > 1, "it was not cut");
     stage.assert_same();

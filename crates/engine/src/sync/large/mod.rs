@@ -23,7 +23,7 @@ pub(crate) use download::{LargeDown, download_large};
 pub(crate) use error::LargeError;
 #[cfg(test)]
 use upload::LargeDone;
-pub(crate) use upload::{LargeUp, upload_large};
+pub(crate) use upload::{LargeUp, still_answers, upload_large};
 
 #[cfg(test)]
 #[path = "download_tests.rs"]

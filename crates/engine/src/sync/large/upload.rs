@@ -374,8 +374,8 @@ impl Upload<'_> {
     }
 }
 
-/// Whether the host begins a new conversation about files.
-async fn still_answers(far: &dyn Sandbox) -> bool {
+/// Whether the host begins a new conversation about files, when one was cut off.
+pub(crate) async fn still_answers(far: &dyn Sandbox) -> bool {
     let begun = tokio::time::timeout(ANSWER_LIMIT, far.files()).await;
     matches!(begun, Ok(Ok(Some(_))))
 }
