@@ -35,6 +35,7 @@ fn summary(root: RootKind, location: &Path) -> ScanSummary {
         home: b"/nowhere".to_vec(),
         mounts: Vec::new(),
         device: None,
+        mode: None,
         entries: 0,
         problems: 0,
         temporaries: Vec::new(),

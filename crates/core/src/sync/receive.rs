@@ -146,6 +146,22 @@ pub fn publish_scripts(root: &HostPath, batch: &Batch, mark: &RunToken) -> Vec<S
     pieces.into_iter().enumerate().map(script).collect()
 }
 
+/// The script that makes the root, with these permissions and all that its owner can have; one that is there stays as it is.
+pub fn make_root_script(root: &HostPath, mode: Option<u32>, mark: &RunToken) -> String {
+    let mut script = String::from("{\n");
+    if let Some(mode) = mode {
+        script.push_str(&assignment("root", root.as_bytes()));
+        let mode = mode & 0o777 | 0o700;
+        let _ = writeln!(
+            script,
+            "(cd 2>/dev/null; mkdir -p -m {mode:o} -- \"$root\") || exit 3"
+        );
+    }
+    script.push_str(&begin(root, mark));
+    script.push_str("say end\nexit 0\n}\n");
+    script
+}
+
 /// The script that removes the folders of a batch with what is in them.
 pub fn discard_script(root: &HostPath, folders: &[RelPath], mark: &RunToken) -> String {
     let mut script = String::from("{\n");

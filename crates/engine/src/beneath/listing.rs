@@ -251,6 +251,18 @@ impl Reader<'_> {
     }
 }
 
+impl Tree {
+    /// The `.gitignore` file at the top.
+    pub fn ignore_file(&self) -> Result<Option<Vec<u8>>, BeneathError> {
+        let top = Place {
+            tree: self.clone(),
+            inside: None,
+            path: None,
+        };
+        read_rules(self.handle(), &top)
+    }
+}
+
 /// The `.gitignore` file of a directory. Like `git`, links and other things of that name do not count; but one that
 /// cannot be read is an error, because what it leaves out would be sent.
 fn read_rules(directory: BorrowedFd<'_>, place: &Place) -> Result<Option<Vec<u8>>, BeneathError> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use remote_sandbox_core::sync::path::shown;
 use remote_sandbox_core::sync::roots::CleanPath;
 use remote_sandbox_core::sync::{Entry, Kind, RelPath};
-use rustix::fs::{CWD, Mode, OFlags, fstat, fstatfs, fstatvfs, mkdirat};
+use rustix::fs::{CWD, Mode, OFlags, fchmod, fstat, fstatfs, fstatvfs, mkdirat};
 use rustix::io::Errno;
 
 use super::BeneathError;
@@ -18,6 +18,9 @@ use super::stat::{entry_of, identity_of, kind_of, look_at};
 use crate::disk;
 
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
+
+/// What the owner of a directory can have; without it nothing could be put into a new one.
+const OWNER: u32 = 0o700;
 
 /// An open directory; everything that is done with it stays beneath it and goes through no link.
 #[derive(Debug, Clone)]
@@ -53,8 +56,9 @@ impl Tree {
         Ok(Tree::of(root, handle))
     }
 
-    /// Opens the directory at a path as it really lies, and makes what is missing of it.
-    pub fn open_or_make(root: &CleanPath) -> Result<Tree, BeneathError> {
+    /// Opens the directory at a path as it really lies, and makes what is missing of it; the last one, when it is made, with
+    /// these permissions and all that its owner can have.
+    pub fn open_or_make(root: &CleanPath, mode: Option<u32>) -> Result<Tree, BeneathError> {
         let failed = |error| BeneathError::at("make the directory", shown_root(root), error);
         match open_root(root) {
             Err(Errno::NOENT) => {}
@@ -62,12 +66,17 @@ impl Tree {
         }
         let mut above = open_top().map_err(failed)?;
         let names = below_top(root).split(|byte| *byte == b'/');
-        for name in names.filter(|name| !name.is_empty()) {
-            match mkdirat(&above, name, DIRECTORY_MODE) {
+        let mut names = names.filter(|name| !name.is_empty()).peekable();
+        let mut is_made = false;
+        while let Some(name) = names.next() {
+            let own = mode.filter(|_| names.peek().is_none());
+            let own = own.map_or(DIRECTORY_MODE, |mode| Mode::from_raw_mode(mode | OWNER));
+            is_made = match mkdirat(&above, name, own) {
+                Ok(()) => true,
                 // A read-only file system says so even where the directory is there.
-                Ok(()) | Err(Errno::EXIST | Errno::ROFS | Errno::ACCESS | Errno::PERM) => {}
+                Err(Errno::EXIST | Errno::ROFS | Errno::ACCESS | Errno::PERM) => false,
                 Err(error) => return Err(failed(error)),
-            }
+            };
             above = open_below(
                 above.as_fd(),
                 name,
@@ -76,7 +85,20 @@ impl Tree {
             )
             .map_err(failed)?;
         }
-        Ok(Tree::of(root, above))
+        let tree = Tree::of(root, above);
+        if let Some(mode) = mode.filter(|_| is_made) {
+            // The mask of this process has taken some away.
+            let opened = tree.directory(None, OFlags::RDONLY | OFlags::CLOEXEC);
+            let opened = opened.map_err(failed)?;
+            fchmod(&opened, Mode::from_raw_mode(mode | OWNER)).map_err(failed)?;
+        }
+        Ok(tree)
+    }
+
+    /// The permissions of the directory.
+    pub fn mode(&self) -> Option<u32> {
+        let found = fstat(self.handle()).ok()?;
+        Some(Mode::from_raw_mode(found.st_mode).bits() & 0o777)
     }
 
     fn of(root: &CleanPath, handle: OwnedFd) -> Tree {

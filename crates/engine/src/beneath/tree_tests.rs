@@ -176,13 +176,13 @@ fn directory_is_made_once_and_never_in_the_place_of_something_else() {
 fn missing_root_is_made_on_the_way() {
     let ground = Ground::with(&["d/"]);
     assert!(Tree::open(&ground.clean("d/e/f")).unwrap_err().is_missing());
-    let tree = Tree::open_or_make(&ground.clean("d/e/f")).unwrap();
+    let tree = Tree::open_or_make(&ground.clean("d/e/f"), None).unwrap();
     assert_eq!(tree.path(), ground.at("d/e/f"));
     assert!(tree.make_directory(&path("g"), 0o755).unwrap());
     assert!(ground.at("d/e/f/g").is_dir());
     symlink("d", ground.at("l")).unwrap();
     for root in ["l", "l/e", "l/new"] {
-        let error = Tree::open_or_make(&ground.clean(root)).unwrap_err();
+        let error = Tree::open_or_make(&ground.clean(root), None).unwrap_err();
         assert!(
             matches!(error, BeneathError::Link { .. }),
             "{root}: {error}"

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 use remote_sandbox_core::sync::scan::ScanProblem;
-use remote_sandbox_core::sync::{Entry, Filter, Judge, Prune, RelPath, Verdict};
+use remote_sandbox_core::sync::{Entry, Filter, Judge, Kind, Prune, RelPath, Verdict};
 use rustix::io::Errno;
 
 use super::BeneathError;
@@ -70,6 +70,7 @@ struct Names {
 const PLAIN: u8 = 0;
 const LINK: u8 = 1;
 const LEFT_OUT: u8 = 2;
+const LEFT_OUT_LINK: u8 = 3;
 
 impl Names {
     fn push(&mut self, mark: u8, name: &[u8]) {
@@ -158,7 +159,8 @@ impl<'a> Walk<'a> {
         match mark {
             PLAIN => self.enter(child, ticket.map(|(_, ticket)| ticket), false),
             LINK => self.follow(child),
-            _ => self.list_only(&child),
+            LEFT_OUT_LINK => self.list_as(&child, Some(Kind::Directory)),
+            _ => self.list_as(&child, None),
         }
     }
 
@@ -331,20 +333,25 @@ impl<'a> Walk<'a> {
             }
             _ => {
                 self.problem(unreadable(place));
-                self.list_only(place)
+                self.list_as(place, None)
             }
         }
     }
 
-    /// Lists a directory without entering it.
-    fn list_only(&mut self, place: &Place) -> Result<(), BeneathError> {
+    /// Lists a directory without entering it; a link that is followed as what it leads to.
+    fn list_as(&mut self, place: &Place, kind: Option<Kind>) -> Result<(), BeneathError> {
         let (Some(path), Some(inside)) = (&place.path, &place.inside) else {
             return Ok(());
         };
         match place.tree.look(inside) {
             Ok(Some(entry)) => {
                 let path = path.clone();
-                self.list.push(Entry { path, ..entry })?;
+                let kind = kind.unwrap_or(entry.kind);
+                self.list.push(Entry {
+                    path,
+                    kind,
+                    ..entry
+                })?;
             }
             missing => {
                 let is_denied = missing.is_err_and(|error| error.is_denied());
@@ -382,7 +389,7 @@ impl<'a> Walk<'a> {
             }
             Err(problem) => {
                 self.problem(problem);
-                self.list_only(&link)
+                self.list_as(&link, None)
             }
         }
     }
@@ -419,7 +426,11 @@ impl Frame {
 
 fn mark(frame: &mut Frame, options: &LocalScanOptions, judge: &mut Judge<'_>) {
     let mut at = 0;
-    while let Some((_, name, next)) = frame.names.get(at) {
+    while let Some((kind, name, next)) = frame.names.get(at) {
+        let left_out = match kind {
+            LINK => LEFT_OUT_LINK,
+            _ => LEFT_OUT,
+        };
         let is_left_out = frame.place.child_path(name).is_ok_and(|path| {
             let is_pruned = options.prunes.iter().any(|prune| match prune {
                 Prune::Name(pruned) => **pruned == *name,
@@ -428,7 +439,7 @@ fn mark(frame: &mut Frame, options: &LocalScanOptions, judge: &mut Judge<'_>) {
             is_pruned || judge.verdict(&path, true) == Verdict::Excluded
         });
         if is_left_out && let Some(mark) = frame.names.packed.get_mut(at) {
-            *mark = LEFT_OUT;
+            *mark = left_out;
         }
         at = next;
     }

@@ -9,7 +9,7 @@ use remote_sandbox_core::sync::chores::{
     space_script, times_script,
 };
 use remote_sandbox_core::sync::path::inside;
-use remote_sandbox_core::sync::receive::discard_script;
+use remote_sandbox_core::sync::receive::make_root_script;
 use remote_sandbox_core::sync::scan::{HostPath, Scanner};
 use remote_sandbox_core::sync::within::gone_through;
 use remote_sandbox_core::sync::{Mtime, RelPath};
@@ -46,6 +46,8 @@ pub(super) struct Far<'a> {
     pub(super) spool: PathBuf,
     /// Links to directories that files are meant to go through.
     pub(super) links: Vec<RelPath>,
+    /// The permissions of a root that has to be made, where they are known.
+    pub(super) new_mode: Option<u32>,
 }
 
 impl Far<'_> {
@@ -202,13 +204,13 @@ impl Far<'_> {
         Ok(())
     }
 
-    /// Makes the root, with what is above it.
+    /// Makes the root, with what is above it, unless it is there.
     pub(super) async fn make_root(&self) -> Result<(), Failure> {
         if self.scanner == Scanner::Files {
             return far_files::make_root(self).await;
         }
         let mark = new_mark();
-        let script = discard_script(&self.root, &[], &mark);
+        let script = make_root_script(&self.root, self.new_mode, &mark);
         let answer = self.sandbox.ask(script, QUESTION_LIMIT).await?;
         let end = format!("RSMCP:{mark}:end");
         match String::from_utf8_lossy(&answer).contains(&end) {

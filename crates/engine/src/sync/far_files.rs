@@ -133,7 +133,9 @@ pub(super) async fn make_root(far: &Far<'_>) -> Result<(), Failure> {
         let Ok(path) = RemotePath::new(directory) else {
             continue;
         };
-        let made = client.mkdir(&path, Attributes::default()).await;
+        let own = far.new_mode.filter(|_| directory == far.root.as_bytes());
+        let own = own.map(|mode| Attributes::permissions(mode | 0o700));
+        let made = client.mkdir(&path, own.unwrap_or_default()).await;
         // Somebody else may have been faster.
         if let Err(error) = made
             && !is_directory(&client, directory).await.map_err(refused)?

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use remote_sandbox_core::failure::{Code, Failure};
+use remote_sandbox_core::sftp::RemotePath;
 use remote_sandbox_core::sync::scan::{
     Found, ScanError, ScanProblem, ScanReader, ScanRequest, ScanSummary, Scanner, SortedBy,
     scan_script,
@@ -95,6 +96,10 @@ async fn walk(
     taken: &mut Taken,
 ) -> Result<(), Failure> {
     let client = tree_walk::conversation(sandbox).await?;
+    if let Ok(location) = RemotePath::new(summary.location.clone()) {
+        let found = client.stat(&location).await.ok();
+        summary.mode = found.and_then(|found| found.mode).map(|mode| mode & 0o777);
+    }
     let root = summary.clone();
     let take = |found| {
         if let Some(found) = summary.count(found) {

@@ -468,7 +468,7 @@ fn still_there(replaces: Option<Entry>) -> Option<Entry> {
 }
 
 /// A name that the same file of the same host has each time.
-fn resumable_name(far_location: &[u8], entry: &Entry) -> String {
+pub(super) fn resumable_name(far_location: &[u8], entry: &Entry) -> String {
     let mut hasher = Sha256::new();
     for part in [far_location, entry.path.as_bytes()] {
         hasher.update((part.len() as u64).to_be_bytes());

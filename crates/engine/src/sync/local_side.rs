@@ -75,3 +75,22 @@ pub(super) async fn look_here(
         .map_err(|error| Failure::new(Code::Internal, format!("the local scan broke: {error}")))?;
     looked.map_err(|error| local_failure(&error))
 }
+
+/// The rules with those of the `.gitignore` file at the top of a source here: what that leaves out at the top need not even be
+/// listed there.
+pub(super) fn rules_at_top(
+    request: &SyncRequest,
+    local: &Resolved,
+    mut filter: Filter,
+) -> Result<Filter, Failure> {
+    let is_source = request.way == Way::Up && local.kind == RootKind::Directory;
+    if !is_source || !request.use_gitignore {
+        return Ok(filter);
+    }
+    let tree = Tree::open(&local.path).map_err(|error| local_failure(&error))?;
+    // What is wrong with it is told by the scan.
+    if let Ok(Some(rules)) = tree.ignore_file() {
+        let _ = filter.add_gitignore(None, &rules);
+    }
+    Ok(filter)
+}

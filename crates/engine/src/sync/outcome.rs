@@ -46,7 +46,7 @@ impl Outcome {
     /// Notes an entry that is passed over; special files are never part of a set.
     pub(super) fn skip(&mut self, path: &RelPath, reason: SkipReason) {
         self.skipped += 1;
-        self.is_incomplete |= reason != SkipReason::Special;
+        self.is_incomplete |= !matches!(reason, SkipReason::Special | SkipReason::SpecialStays);
         self.problem(path, reason);
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 
 use remote_sandbox_core::failure::Failure;
-use remote_sandbox_core::sync::plan::{Action, BaseEntry};
+use remote_sandbox_core::sync::plan::{Action, BaseEntry, SkipReason};
 use remote_sandbox_core::sync::revision::RevisionBuilder;
 use remote_sandbox_core::sync::{Entry, RelPath, Stamp};
 
@@ -71,6 +71,10 @@ pub(super) fn remember(
         let action = action.map_err(|error| out_of_order(&error))?;
         writing.pass_on_before(action.path());
         match &action {
+            Action::Skip {
+                reason: SkipReason::SpecialStays,
+                ..
+            } => {}
             // What is passed over is part of the source, too.
             Action::Conflict { .. } | Action::Skip { .. } => revision = None,
             Action::Delete { target } => writing.forget(&target.path).clear(),

@@ -12,10 +12,10 @@ use remote_sandbox_core::config::{
     Environment, FileChoice, Platform, SyncSettings, config_file_location, state_dir,
 };
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::sync::WrittenPath;
 use remote_sandbox_core::sync::path::LONGEST_PATH;
 use remote_sandbox_core::sync::roots::{Allowed, CleanPath, KEY_PLACES, LocalPlaces, LocalRoots};
 use remote_sandbox_core::sync::scan::RootKind;
+use remote_sandbox_core::sync::{RelPath, WrittenPath};
 
 /// The folder of this program in the folder for sockets.
 const FOLDER: &str = "remote-sandbox-mcp";
@@ -40,6 +40,8 @@ pub struct Resolved {
     pub allowed: Allowed,
     /// Whether it was written with a slash at its end, as a directory.
     pub is_written_as_directory: bool,
+    /// Its last name as it was written, which may be that of a link.
+    pub name: Option<RelPath>,
 }
 
 /// Why a path cannot be resolved.
@@ -152,6 +154,7 @@ impl LocalPaths {
             path,
             allowed,
             is_written_as_directory: written.as_bytes().ends_with(b"/"),
+            name: last_name(written),
         })
     }
 
@@ -198,6 +201,11 @@ impl LocalPaths {
             path => from(&self.working_directory, "working directory", path),
         }
     }
+}
+
+fn last_name(written: &WrittenPath) -> Option<RelPath> {
+    let names = written.without_end_slashes().rsplit(|byte| *byte == b'/');
+    names.take(1).find_map(|name| RelPath::parse(name).ok())
 }
 
 /// Where this program keeps its own files.

@@ -24,15 +24,13 @@ use super::refusals::local_failure;
 use super::remember::{intend, remember};
 use super::report::{PlanReport, PlannedActions, Problem, SyncReport};
 use super::request::{SyncRequest, Way};
+use super::room::{check_room_here, check_room_there};
 use super::roots::LocalPaths;
 use super::sides::{Setting, Sides};
 use super::up::upload;
 use crate::beneath::Tree;
 use crate::clock;
 use crate::sandbox::Sandbox;
-
-/// From this size on it is asked first whether there is room.
-const ASK_FOR_ROOM: u64 = 64 * 1024 * 1024;
 
 /// What somebody looks at both sides for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,12 +123,12 @@ impl Prepared {
         let _lock = self.sides.lock_target()?;
         let done = match self.sides.request.way {
             Way::Up => {
-                self.check_room_there().await?;
+                check_room_there(&self.sides, &self.decision).await?;
                 upload(&self.sides, &self.decision, progress, cancel).await?
             }
             Way::Down => {
+                check_room_here(&self.sides, &self.decision)?;
                 let tree = self.target_here()?;
-                self.check_room_here(&tree)?;
                 if self.decision.files() > 0 {
                     intend(&self.sides)?;
                 }
@@ -172,43 +170,10 @@ impl Prepared {
         match &self.sides.tree {
             Some(tree) => Ok(tree.clone()),
             None => {
-                Tree::open_or_make(&self.sides.local_root).map_err(|error| local_failure(&error))
+                let mode = self.sides.far_mode.filter(|_| self.sides.lone.is_none());
+                let made = Tree::open_or_make(&self.sides.local_root, mode);
+                made.map_err(|error| local_failure(&error))
             }
-        }
-    }
-
-    async fn check_room_there(&self) -> Result<(), Failure> {
-        // What an earlier sync left unfinished is continued where it lies.
-        let left = self.sides.far_leftovers.iter();
-        let left: u64 = left.map(|entry| entry.size_bytes).sum();
-        let needed = self.decision.sent_bytes().saturating_sub(left);
-        if needed < ASK_FOR_ROOM {
-            return Ok(());
-        }
-        let far = self.sides.far_side();
-        match far.free_bytes().await? {
-            Some(free) if free < needed => {
-                let text = format!("{needed} bytes are needed there and {free} are free");
-                Err(far
-                    .failure(Code::NoSpace, &text)
-                    .hint("make room there, or exclude something; nothing was sent"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn check_room_here(&self, tree: &Tree) -> Result<(), Failure> {
-        let left = self.sides.local_leftovers.iter();
-        let left = left.filter_map(|path| tree.look(path).ok().flatten());
-        let left: u64 = left.map(|entry| entry.size_bytes).sum();
-        let needed = self.decision.sent_bytes().saturating_sub(left);
-        match tree.free_bytes() {
-            Some(free) if needed >= ASK_FOR_ROOM && free < needed => {
-                let text = format!("{needed} bytes are needed on this machine and {free} are free");
-                Err(Failure::new(Code::NoSpace, text)
-                    .hint("make room, or exclude something; nothing was written"))
-            }
-            _ => Ok(()),
         }
     }
 

@@ -9,15 +9,16 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::sftp::{Attributes, Extension, RemotePath};
-use remote_sandbox_core::sync::RelPath;
 use remote_sandbox_core::sync::chores::Removal;
 use remote_sandbox_core::sync::path::inside;
+use remote_sandbox_core::sync::plan::{Action, Difference};
 use remote_sandbox_core::sync::receive::{
     Packing, Publishing, Received, SEAL, UNSEALED, discard_script, fits_into_script,
     parse_received, publish_scripts, receive_script,
 };
 use remote_sandbox_core::sync::scan::Scanner;
-use remote_sandbox_core::sync::staging::{Batch, Rename};
+use remote_sandbox_core::sync::staging::{Batch, Rename, Staged};
+use remote_sandbox_core::sync::{Entry, Kind, RelPath};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
@@ -420,4 +421,23 @@ pub(super) fn is_left(place: &RelPath, left: &BTreeSet<RelPath>) -> bool {
         at = path.parent();
     }
     false
+}
+
+/// The action that an entry was staged for.
+pub(super) fn action_of(staged: &Staged) -> Action {
+    let (entry, replaces) = (staged.source.clone(), staged.replaces.clone());
+    match entry.kind {
+        Kind::Directory => Action::MakeDirectory { entry, replaces },
+        Kind::Link { .. } => Action::SendLink { entry, replaces },
+        _ => file_action(entry, replaces),
+    }
+}
+
+/// The action that sends a file.
+pub(super) fn file_action(entry: Entry, replaces: Option<Entry>) -> Action {
+    Action::SendFile {
+        entry,
+        replaces,
+        difference: Difference::Missing,
+    }
 }

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
-use remote_sandbox_core::sync::path::{self, shown};
+use remote_sandbox_core::sync::path;
 use remote_sandbox_core::sync::plan::Planner;
 use remote_sandbox_core::sync::roots::{CleanPath, LocalRoots};
 use remote_sandbox_core::sync::scan::{
     HostPath, RootKind, ScanDepth, ScanProblem, ScanRequest, Scanner, SortedBy,
 };
-use remote_sandbox_core::sync::{Entry, EntryList, Filter, RelPath, WrittenPath};
+use remote_sandbox_core::sync::{Entry, Filter, RelPath, WrittenPath};
 
 use sha2::{Digest, Sha256};
 
@@ -21,11 +21,11 @@ use super::dirlinks::look_behind;
 use super::far::Far;
 use super::far_scan::{FarTree, scan};
 use super::gitignores;
-use super::local_side::{LocalSide, look_here};
+use super::local_side::{LocalSide, look_here, rules_at_top};
+use super::lone::Lone;
 use super::pairs::{Pair, Recalled};
 use super::refusals::{
-    file_here, file_there, local_failure, missing_here, missing_there, unreadable_here,
-    unreadable_there,
+    file_here, file_there, missing_here, missing_there, unreadable_here, unreadable_there,
 };
 use super::request::{SyncRequest, Way};
 use super::roots::{LocalPaths, Resolved};
@@ -49,7 +49,7 @@ pub(super) struct Sides {
     pub(super) filter: Filter,
     pub(super) rules: LocalRoots,
     /// Places below the directory here that no sync touches.
-    avoid: Vec<CleanPath>,
+    pub(super) avoid: Vec<CleanPath>,
     /// The directory here.
     pub(super) local_root: CleanPath,
     /// The same, open; none when it has to be made.
@@ -60,6 +60,8 @@ pub(super) struct Sides {
     pub(super) far_root: HostPath,
     pub(super) far_home: Vec<u8>,
     pub(super) far_device: Option<u64>,
+    /// The permissions of the root there, where it is known.
+    pub(super) far_mode: Option<u32>,
     pub(super) far_mounts: Vec<RelPath>,
     /// Links there that were looked behind.
     pub(super) far_links: Vec<RelPath>,
@@ -74,13 +76,6 @@ pub(super) struct Sides {
     pub(super) problems: Vec<(String, String)>,
     pub(super) problem_count: u64,
     pub(super) state: PathBuf,
-}
-
-/// The names of a single file.
-#[derive(Debug, Clone)]
-pub(super) struct Lone {
-    pub(super) here: RelPath,
-    pub(super) there: RelPath,
 }
 
 /// What has to be known before anything is looked at.
@@ -113,8 +108,9 @@ impl Sides {
         let filter = rules::filter(request, setting.paths)?;
         let cancelled = Arc::new(AtomicBool::new(false));
         let _ending = SetOnDrop(cancelled.clone());
-        let here = look_here(setting, request, &local, filter.clone(), cancelled);
-        let (prunes, spool) = (filter.prunes(), setting.state.join(SPOOL));
+        let prunes = rules_at_top(request, &local, filter.clone())?.prunes();
+        let here = look_here(setting, request, &local, filter, cancelled);
+        let spool = setting.state.join(SPOOL);
         let scan_request = ScanRequest {
             root: &remote,
             scanner: setting.scanner,
@@ -166,106 +162,7 @@ impl Sides {
         Ok(sides)
     }
 
-    /// One file of this machine, and what is in its place there.
-    async fn look_at_file_here(
-        setting: &Setting<'_>,
-        request: &SyncRequest,
-        local: &Resolved,
-        remote: &HostPath,
-    ) -> Result<Sides, Failure> {
-        rules::no_deletes_for_a_file(request)?;
-        let (folder, here) = split_here(&local.path)?;
-        let tree = Tree::open(&folder).map_err(|error| local_failure(&error))?;
-        let source = tree.look(&here).map_err(|error| local_failure(&error))?;
-        let source = source.ok_or_else(|| missing_here(local))?;
-        let inside = HostPath::parse(&path::inside(remote.as_bytes(), here.as_bytes()));
-        let inside = inside.unwrap_or_else(|_| remote.clone());
-        let scanned = if remote.wants_directory() {
-            &inside
-        } else {
-            remote
-        };
-        let scan_request = ScanRequest {
-            root: scanned,
-            scanner: setting.scanner,
-            prunes: &[],
-            follow_links: false,
-            sorted_by: SortedBy::Reader,
-            depth: ScanDepth::Level,
-            lists_lone_file: true,
-        };
-        let spool = setting.state.join(SPOOL);
-        let there = scan(setting.sandbox.as_ref(), &scan_request, &spool).await?;
-        let is_in_directory = there.summary.root == RootKind::Directory;
-        if is_in_directory && remote.wants_directory() {
-            let text = format!(
-                "`{}` is a directory in the sandbox",
-                shown(inside.as_bytes()).text
-            );
-            return Err(Failure::new(Code::RemoteRefused, text)
-                .hint("choose another name or folder, or remove it there"));
-        }
-        let (far_root, name) = match (is_in_directory, split_there(scanned)) {
-            (false, Some((above, name))) => (above, name),
-            _ => (scanned.clone(), here.clone()),
-        };
-        let mut sides = Sides::new(setting, request, folder, far_root);
-        let found = there
-            .entries
-            .iter()
-            .find(|entry| !is_in_directory || entry.path == name);
-        sides.take_far(&there);
-        sides.far_exists = is_in_directory || there.summary.root == RootKind::File;
-        sides.filter = rules::everything();
-        sides.tree = Some(tree);
-        sides.local = one(source, &name);
-        sides.far = found.map_or_else(none, |entry| one(entry, &name));
-        sides.lone = Some(Lone { here, there: name });
-        Ok(sides)
-    }
-
-    /// One file of the sandbox, and what is in its place here.
-    fn of_file_there(
-        setting: &Setting<'_>,
-        request: &SyncRequest,
-        local: &Resolved,
-        remote: &HostPath,
-        there: FarTree,
-    ) -> Result<Sides, Failure> {
-        rules::no_deletes_for_a_file(request)?;
-        let source = there.entries.iter().next();
-        let source = source.ok_or_else(|| missing_there(setting.sandbox.as_ref(), request))?;
-        let Some((far_root, name)) = split_there(remote) else {
-            return Err(missing_there(setting.sandbox.as_ref(), request));
-        };
-        let is_directory = local.kind == RootKind::Directory
-            || local.is_written_as_directory
-            || request.local_path == WrittenPath::from(super::request::USUAL_MIRROR);
-        let (folder, here) = match is_directory {
-            true => (local.path.clone(), name.clone()),
-            false => split_here(&local.path)?,
-        };
-        let tree = match folder.as_path().is_dir() {
-            true => Some(Tree::open(&folder).map_err(|error| local_failure(&error))?),
-            false => None,
-        };
-        let found = match &tree {
-            Some(tree) => tree.look(&here).map_err(|error| local_failure(&error))?,
-            None => None,
-        };
-        let mut sides = Sides::new(setting, request, folder, far_root);
-        sides.take_far(&there);
-        sides.avoid.clone_from(&local.allowed.avoid);
-        sides.far_exists = true;
-        sides.filter = rules::everything();
-        sides.tree = tree;
-        sides.far = one(source, &here);
-        sides.local = found.map_or_else(none, |entry| one(entry, &here));
-        sides.lone = Some(Lone { here, there: name });
-        Ok(sides)
-    }
-
-    fn new(
+    pub(super) fn new(
         setting: &Setting<'_>,
         request: &SyncRequest,
         local_root: CleanPath,
@@ -285,6 +182,7 @@ impl Sides {
             far_root,
             far_home: Vec::new(),
             far_device: None,
+            far_mode: None,
             far_mounts: Vec::new(),
             far_links: Vec::new(),
             far_leftovers: Vec::new(),
@@ -298,10 +196,11 @@ impl Sides {
     }
 
     /// Takes what the scan there said; from then on the root is where it really lies, or will lie.
-    fn take_far(&mut self, there: &FarTree) {
+    pub(super) fn take_far(&mut self, there: &FarTree) {
         let summary = &there.summary;
         self.far_home.clone_from(&summary.home);
         self.far_device = summary.device;
+        self.far_mode = summary.mode;
         self.far_mounts.clone_from(&summary.mounts);
         self.far_leftovers.clone_from(&summary.temporaries);
         self.far_exists = summary.root == RootKind::Directory;
@@ -335,12 +234,15 @@ impl Sides {
 
     /// The other side as a place to work on.
     pub(super) fn far_side(&self) -> Far<'_> {
+        let is_new = self.request.way == Way::Up && !self.far_exists && self.lone.is_none();
+        let source = self.tree.as_ref().filter(|_| is_new);
         Far {
             sandbox: self.sandbox.as_ref(),
             root: self.far_root.clone(),
             scanner: self.scanner,
             spool: self.state.join(SPOOL),
             links: self.far_links.clone(),
+            new_mode: source.and_then(Tree::mode),
         }
     }
 
@@ -451,39 +353,7 @@ impl Drop for SetOnDrop {
     }
 }
 
-/// A path there as its directory and its name.
-fn split_there(path: &HostPath) -> Option<(HostPath, RelPath)> {
-    let bytes = path.as_bytes();
-    let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
-    let slash = bytes.iter().rposition(|byte| *byte == b'/')?;
-    let name = RelPath::parse(bytes.get(slash + 1..)?).ok()?;
-    let above = bytes.get(..slash.max(1))?;
-    Some((HostPath::parse(above).ok()?, name))
-}
-
-/// A path here as its directory and its name.
-fn split_here(path: &CleanPath) -> Result<(CleanPath, RelPath), Failure> {
-    let parts = path.as_path().parent().zip(path.as_path().file_name());
-    let parts = parts.and_then(|(above, name)| {
-        let above = CleanPath::parse(above).ok()?;
-        Some((above, RelPath::parse(name.as_encoded_bytes()).ok()?))
-    });
-    parts.ok_or_else(|| {
-        let text = format!("`{}` is no path of a file", path.as_path().display());
-        Failure::new(Code::InvalidParams, text)
-    })
-}
-
-/// A list of one entry, under the name that it has in the plan.
-fn one(mut entry: Entry, name: &RelPath) -> Listing {
-    entry.path = name.clone();
-    let mut list = EntryList::new(1);
-    // There is room for one.
-    let _ = list.push(entry);
-    list.sorted().into()
-}
-
-fn none() -> Listing {
+pub(super) fn none() -> Listing {
     Listing::default()
 }
 

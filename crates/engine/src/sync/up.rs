@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
-use remote_sandbox_core::sync::plan::{Action, Difference, SkipReason};
+use remote_sandbox_core::sync::plan::{Action, SkipReason};
 use remote_sandbox_core::sync::staging::{Batch, Regions, Staged, Stager};
 use remote_sandbox_core::sync::{Entry, Mtime, RelPath, Stamp};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ use super::pack::{PackFault, Source};
 use super::progress::{Phase, Progress};
 use super::refusals::{is_final, large_failure};
 use super::remember::Changes;
-use super::send::{SendError, Sender, Sent, is_left};
+use super::send::{SendError, Sender, Sent, action_of, file_action, is_left};
 use super::send_files::send_by_files;
 use super::sides::Sides;
 use super::tidy;
@@ -30,6 +30,9 @@ pub(super) const LARGE_FILE: u64 = 8 * 1024 * 1024;
 
 /// So many permissions of files wait to be set together.
 pub(super) const MOST_WAITING_MODES: usize = 10_000;
+
+/// The permissions that a new directory mostly has anyway.
+const USUAL_MODE: u32 = 0o755;
 
 /// How often a file is sent that changes while it is read, or whose server ends.
 const MOST_TRIES: u32 = 2;
@@ -94,6 +97,14 @@ pub(super) async fn upload(
         keep_dirlinks,
     );
     upload.sender.far.links = regions.links().cloned().collect();
+    if sides
+        .far_side()
+        .new_mode
+        .is_some_and(|mode| mode != USUAL_MODE)
+    {
+        // What comes into a private folder is private from the beginning.
+        upload.sender.far.make_root().await?;
+    }
     upload.send_all(&compared, decision, &regions).await?;
     upload.send_large(&regions).await?;
     let is_bare = upload.outcome.sent_files == 0 && upload.outcome.made_dirs == 0;
@@ -476,22 +487,4 @@ impl Upload<'_> {
 
 fn cancelled() -> Failure {
     Failure::new(Code::Cancelled, "the sync was cancelled")
-}
-
-/// The action that an entry was staged for.
-fn action_of(staged: &Staged) -> Action {
-    let (entry, replaces) = (staged.source.clone(), staged.replaces.clone());
-    match entry.kind {
-        remote_sandbox_core::sync::Kind::Directory => Action::MakeDirectory { entry, replaces },
-        remote_sandbox_core::sync::Kind::Link { .. } => Action::SendLink { entry, replaces },
-        _ => file_action(entry, replaces),
-    }
-}
-
-fn file_action(entry: Entry, replaces: Option<Entry>) -> Action {
-    Action::SendFile {
-        entry,
-        replaces,
-        difference: Difference::Missing,
-    }
 }

@@ -63,7 +63,7 @@ impl Transfers {
             match self.store.begin_transfer(new).await? {
                 Begun::New(row) => return self.launch(&row).await,
                 Begun::Same(row) if is_stale(&row) => self.put_away(row.id).await?,
-                Begun::Same(row) if !is_same_request(&row, &request) => {
+                Begun::Same(row) if !self.is_same_request(&row, &request) => {
                     return Err(other_request(&row));
                 }
                 Begun::Same(row) => return Ok(Started::of(&row, row.worker.as_ref(), true)),
@@ -84,8 +84,41 @@ impl Transfers {
         let row = self.store.open_transfer(principal, &new.pair_key).await?;
         match row.filter(|row| !is_stale(row)) {
             None => Ok(None),
-            Some(row) if !is_same_request(&row, &request) => Err(other_request(&row)),
+            Some(row) if !self.is_same_request(&row, &request) => Err(other_request(&row)),
             Some(row) => Ok(Some(Started::of(&row, row.worker.as_ref(), true))),
+        }
+    }
+
+    /// Whether a transfer under way does what is wanted now.
+    fn is_same_request(&self, row: &TransferRow, request: &SyncRequest) -> bool {
+        // At the end of what is read a slash means nothing, and at the end of what is written only where it says that a file
+        // goes into a directory.
+        let local = self.place(&request.local_path);
+        let is_tree = match request.way {
+            Way::Up => !local.is_file(),
+            Way::Down => local.is_dir(),
+        };
+        let plain = |mut request: SyncRequest| {
+            let [read, written] = match request.way {
+                Way::Up => [&mut request.local_path, &mut request.remote_path],
+                Way::Down => [&mut request.remote_path, &mut request.local_path],
+            };
+            *read = WrittenPath::from(read.without_end_slashes());
+            if is_tree {
+                *written = WrittenPath::from(written.without_end_slashes());
+            }
+            request
+        };
+        serde_json::from_str::<SyncRequest>(&row.request)
+            .is_ok_and(|other| plain(other) == plain(request.clone()))
+    }
+
+    /// Where a local path is found that was written absolutely or from the home.
+    fn place(&self, path: &WrittenPath) -> PathBuf {
+        let home = self.assignment.environment.get("HOME");
+        match (path.as_bytes().strip_prefix(b"~/"), home) {
+            (Some(rest), Some(home)) => Path::new(home).join(OsStr::from_bytes(rest)),
+            _ => PathBuf::from(OsStr::from_bytes(path.as_bytes())),
         }
     }
 
@@ -229,19 +262,6 @@ impl TransferEnd {
             error: None,
         }
     }
-}
-
-/// Whether a transfer under way does what is wanted now.
-fn is_same_request(row: &TransferRow, request: &SyncRequest) -> bool {
-    let plain = |mut request: SyncRequest| {
-        // At the end of what is read here a slash means nothing.
-        if request.way == Way::Up {
-            request.local_path = WrittenPath::from(request.local_path.without_end_slashes());
-        }
-        request
-    };
-    serde_json::from_str::<SyncRequest>(&row.request)
-        .is_ok_and(|other| plain(other) == plain(request.clone()))
 }
 
 fn other_request(row: &TransferRow) -> Failure {

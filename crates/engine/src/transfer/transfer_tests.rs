@@ -223,8 +223,24 @@ async fn paths_of_any_bytes_reach_the_process_and_are_shown_as_text() {
     // Slashes at the end make no other pair.
     let mut again = request();
     again.remote_path = b"there\xfe/".as_slice().into();
-    let other = stage.transfers.start(again, "local").await.unwrap_err();
-    assert_eq!(other.code, Code::Busy, "{other:?}");
+    let same = stage.transfers.start(again, "local").await.unwrap();
+    assert_eq!(same.task_id, started.task_id);
+    let ended = stage.transfers.cancel(started.task_id, "local", LIMIT);
+    assert_eq!(ended.await.unwrap().status, TransferStatus::Cancelled);
+}
+
+#[tokio::test]
+async fn slash_at_the_end_says_where_a_single_file_goes() {
+    let stage = Stage::new("cat > /dev/null; exec sleep 4713");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let request = |there: &str| {
+        let here = file.path().to_str().unwrap();
+        SyncRequest::new("box", Way::Up, here, there.as_bytes())
+    };
+    let started = stage.transfers.start(request("there"), "local").await;
+    let started = started.unwrap();
+    let other = stage.transfers.start(request("there/"), "local").await;
+    assert_eq!(other.unwrap_err().code, Code::Busy);
     let ended = stage.transfers.cancel(started.task_id, "local", LIMIT);
     assert_eq!(ended.await.unwrap().status, TransferStatus::Cancelled);
 }

@@ -258,8 +258,14 @@ async fn f66_second_call_for_the_same_pair_finds_the_first(#[case] way: Way) {
     assert_eq!(start(&stage, way).await, (task, pid));
     let again = stage.call(way, json!({})).await;
     assert_eq!(again.json["was_running"], true, "{}", again.text);
-    let otherwise = stage.call(way, json!({"remote_path": "~/copy"})).await;
-    assert_eq!(otherwise.json["task_id"], task, "{}", otherwise.text);
+    for otherwise in [
+        json!({"remote_path": "~/copy"}),
+        json!({"remote_path": "copy/"}),
+        json!({"local_path": format!("{}/", stage.here.display())}),
+    ] {
+        let otherwise = stage.call(way, otherwise).await;
+        assert_eq!(otherwise.json["task_id"], task, "{}", otherwise.text);
+    }
     let end = stage.wait(task).await;
     assert_eq!(end["status"], "completed", "{end}");
     stage.assert_same();

@@ -160,6 +160,38 @@ async fn weakness_3_edit_within_the_same_second_is_known_where_a_host_keeps_whol
     assert_eq!(count(&done, "uploaded_files"), 1, "{done}");
 }
 
+#[rstest]
+#[case::excludes(json!({"excludes": ["/data/"]}))]
+#[case::among_many(json!({"excludes": many_rules()}))]
+#[case::gitignore(json!({"use_gitignore": true}))]
+#[tokio::test(flavor = "multi_thread")]
+async fn f67_excluded_directory_of_the_host_is_never_listed(#[case] more: Value) {
+    let (stage, programs) = bare(FIND).await;
+    let (find, log) = (programs.path().join("find"), programs.path().join("log"));
+    let real = fs::read_link(&find).unwrap();
+    fs::remove_file(&find).unwrap();
+    let text = format!(
+        "#!/bin/sh\nprintf '%s\\n' \"$@\" >>{}\nexec {} \"$@\"\n",
+        log.display(),
+        real.display()
+    );
+    fs::write(&find, text).unwrap();
+    fs::set_permissions(&find, PermissionsExt::from_mode(0o755)).unwrap();
+    stage.write(Way::Up, "a", "1");
+    stage.write(Way::Up, ".gitignore", "data/\n");
+    crate::files::write(&stage.there.join("data/deep/file"), "1");
+    stage.sync(Way::Up, more).await;
+    let words = fs::read_to_string(&log).unwrap();
+    let is_pruned = words.lines().any(|word| word == "./data" || word == "data");
+    assert!(is_pruned, "{words}");
+}
+
+/// The rule for `data`, after more others than would fit on a page.
+fn many_rules() -> Vec<String> {
+    let others = (0..400).map(|number| format!("/a{number}/"));
+    others.chain(["/data/".to_owned()]).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn f56_circle_of_links_is_told_by_its_path_where_find_is_all_there_is() {
     let (stage, _programs) = bare(FIND).await;

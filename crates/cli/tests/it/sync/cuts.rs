@@ -44,7 +44,7 @@ fn fill(stage: &Stage, way: Way, load: Load, version: u64) {
     }
 }
 
-fn towards(way: Way) -> Direction {
+pub(super) fn towards(way: Way) -> Direction {
     match way {
         Way::Up => Direction::ToServer,
         Way::Down => Direction::ToClient,

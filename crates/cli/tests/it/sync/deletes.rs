@@ -174,3 +174,22 @@ async fn source_of_empty_directories_and_special_files_counts_as_empty() {
     let done = pair.up(json!({})).await;
     assert!(done["revision"].is_null(), "{done}");
 }
+
+#[tokio::test]
+async fn f62_special_file_that_keeps_its_directory_from_going_is_told() {
+    let pair = Pair::new(Kind::Ssh).await;
+    for number in 0..3 {
+        pair.write(&format!("f{number}"), "1");
+    }
+    pair.up(json!({})).await;
+    pair.write_there("extra/file", "1");
+    let made = std::process::Command::new("mkfifo")
+        .arg(pair.there.join("extra/pipe"))
+        .status();
+    assert!(made.unwrap().success());
+    let done = pair.up(json!({"delete_extras": true})).await;
+    assert!(!pair.there.join("extra/file").exists(), "{done}");
+    let told = super::problems(&done);
+    assert!(told["extra/pipe"].contains("never deleted"), "{done}");
+    assert!(done["revision"].is_string(), "{done}");
+}

@@ -39,10 +39,14 @@ async fn f59_dry_run_removes_no_leftovers_on_either_side_and_the_sync_does(
         .collect();
     variables.push(("REMOTE_SANDBOX_INLINE_SYNC_MAX_BYTES", "1000000000000"));
     let stage = Stage::with(Sshd::builder(), json!({}), &variables).await;
+    stage.write(way, "notes", "1");
+    stage.sync(way, json!({})).await;
     stage.write(way, "weights", Random::new(7).bytes(40_000_000));
+    stage.proxy.refuse().await;
     stage.proxy.cut_after(30_000_000, towards);
     let cut = stage.call(way, json!({})).await;
     assert_eq!(cut.json["code"], "link_lost", "{}", cut.text);
+    stage.proxy.accept().await;
     stage.proxy.cut_after(u64::MAX, towards);
     for root in [&stage.here, &stage.there] {
         let name = format!(".rsmcp-sync-{}-0", "a".repeat(32));

@@ -153,3 +153,29 @@ async fn f56_followed_links_that_lead_in_a_circle_or_nowhere_are_each_told_once(
     assert!(told["d/up"].contains("leads back"), "{done}");
     assert!(told.contains_key("self") && told.contains_key("dangling"));
 }
+
+#[rstest::rstest]
+#[case::built_in("node_modules", json!({}))]
+#[case::own_rule("build", json!({"excludes": ["build/"]}))]
+#[tokio::test]
+async fn f67_followed_link_to_a_directory_is_left_out_like_a_directory(
+    #[case] name: &str,
+    #[case] rules: serde_json::Value,
+    #[values(true, false)] is_up: bool,
+) {
+    let pair = Pair::new(Kind::Ssh).await;
+    let source = if is_up { &pair.here } else { &pair.there };
+    crate::files::write(&source.join("real/x"), "1");
+    symlink("real", source.join(name)).unwrap();
+    symlink("real", source.join("wanted")).unwrap();
+    let more = crate::support::with(json!({"follow_links": true}), rules);
+    let done = match is_up {
+        true => pair.up(more).await,
+        false => pair.down(more).await,
+    };
+    assert_eq!(done["problem_count"], 0, "{done}");
+    assert!(done["revision"].is_string(), "{done}");
+    let target = if is_up { &pair.there } else { &pair.here };
+    assert_eq!(fs::read(target.join("wanted/x")).unwrap(), b"1");
+    assert!(!target.join(name).exists(), "{done}");
+}

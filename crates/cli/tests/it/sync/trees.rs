@@ -339,3 +339,32 @@ async fn files_in_a_thousand_folders_arrive_where_there_is_no_file_protocol() {
         pair.assert_same();
     }
 }
+
+#[rstest]
+#[case::private(0o700)]
+#[case::of_a_group(0o2770)]
+#[case::read_only(0o500)]
+#[tokio::test]
+async fn new_root_has_the_permissions_of_its_source(
+    #[case] mode: u32,
+    #[values(Kind::Ssh, Kind::Local)] kind: Kind,
+) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let pair = Pair::new(kind).await;
+    let mode_of = |path: &std::path::Path| {
+        let about = std::fs::metadata(path).unwrap();
+        about.permissions().mode() & 0o7777
+    };
+    pair.write("a", "1");
+    std::fs::set_permissions(&pair.here, PermissionsExt::from_mode(mode)).unwrap();
+    pair.up(json!({})).await;
+    assert_eq!(mode_of(&pair.there), mode & 0o777 | 0o700);
+    std::fs::set_permissions(&pair.there, PermissionsExt::from_mode(mode)).unwrap();
+    let back = pair.here.with_file_name("back");
+    pair.down(json!({"local_path": back})).await;
+    assert_eq!(mode_of(&back), mode & 0o777 | 0o700);
+    // One that is there keeps its own.
+    std::fs::set_permissions(&back, PermissionsExt::from_mode(0o755)).unwrap();
+    pair.down(json!({"local_path": back})).await;
+    assert_eq!(mode_of(&back), 0o755);
+}

@@ -4,7 +4,7 @@ use super::filter::{Filter, Verdict};
 use crate::sync::path::RelPath;
 
 /// A script carries at most this many prunes; the rest is left out after it was listed.
-const MOST_PRUNES: usize = 64;
+const MOST_PRUNES: usize = 500;
 
 /// A directory whose content can be passed over by whoever walks the tree.
 ///

@@ -91,6 +91,9 @@ pub enum SkipReason {
     /// It is a device, pipe or socket.
     #[error("it is a special file")]
     Special,
+    /// It is a device, pipe or socket of the target, which would be deleted otherwise.
+    #[error("it is a special file, which is never deleted")]
+    SpecialStays,
     /// It is a link that leads nowhere, and links are followed.
     #[error("it is a link that leads nowhere")]
     DanglingLink,

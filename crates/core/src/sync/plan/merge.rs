@@ -337,17 +337,22 @@ where
         let is_directory = target.kind.is_directory();
         self.count(None, Some((verdict, is_directory)));
         let is_shielded = self.frames.last().is_some_and(|frame| frame.is_shielded);
-        let stays = !verdict.is_included()
-            || is_shielded
-            || !self.options.delete_extras
-            || matches!(target.kind, Kind::Special(_));
+        let is_wanted = !verdict.is_included() || is_shielded || !self.options.delete_extras;
+        let stays = is_wanted || matches!(target.kind, Kind::Special(_));
         let obstacle = self.options.delete_obstacle(&target, base);
         if stays || obstacle.is_some() {
             self.hold();
         }
         match (stays, obstacle) {
             (true, _) if is_directory => self.open(Frame::new(target.path)),
-            (true, _) => {}
+            (true, _) if is_wanted => {}
+            (true, _) => {
+                let reason = SkipReason::SpecialStays;
+                self.ready.push_back(Action::Skip {
+                    entry: target,
+                    reason,
+                });
+            }
             (false, Some(obstacle)) => self.conflict(target.path, obstacle),
             (false, None) if is_directory => {
                 let mut frame = Frame::new(target.path.clone());

@@ -182,6 +182,7 @@ fn extras_stay_unless_they_are_to_be_deleted() {
             "delete d/e",
             "delete d",
             "delete l",
+            "skip p SpecialStays",
             "delete x"
         ]
     );

@@ -137,6 +137,8 @@ pub struct ScanSummary {
     pub mounts: Vec<RelPath>,
     /// The device that the root lies on, where the host could tell.
     pub device: Option<u64>,
+    /// The permissions of the root, where the host could tell.
+    pub mode: Option<u32>,
     /// How many entries were listed.
     pub entries: u64,
     /// How many problems there were.
@@ -173,6 +175,7 @@ pub struct ScanReader {
     location: Vec<u8>,
     home: Vec<u8>,
     device: Option<u64>,
+    mode: Option<u32>,
     mounts: Vec<RelPath>,
     entries: u64,
     problems: u64,
@@ -195,6 +198,7 @@ impl ScanReader {
             location: Vec::new(),
             home: Vec::new(),
             device: None,
+            mode: None,
             mounts: Vec::new(),
             entries: 0,
             problems: 0,
@@ -243,6 +247,7 @@ impl ScanReader {
             home: self.home,
             mounts: self.mounts,
             device: self.device,
+            mode: self.mode,
             entries: self.entries,
             problems: self.problems,
             temporaries: self.temporaries,
@@ -299,6 +304,7 @@ impl ScanReader {
             b"where" => self.location = value.to_vec(),
             b"home" => self.home = value.to_vec(),
             b"device" => self.device = number(value),
+            b"mode" => self.mode = permissions(value),
             b"mount" => {
                 let room = self.mounts.len() < MOST_MOUNTS;
                 let path = RelPath::parse(&plain_mount(value)).ok();
@@ -355,6 +361,11 @@ fn root_kind(value: &[u8]) -> RootKind {
 
 fn number<T: std::str::FromStr>(value: &[u8]) -> Option<T> {
     std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+fn permissions(value: &[u8]) -> Option<u32> {
+    let mode = u32::from_str_radix(std::str::from_utf8(value).ok()?, 8).ok()?;
+    Some(mode & 0o777)
 }
 
 /// The kernel writes blanks and backslashes of a mount point in octal.

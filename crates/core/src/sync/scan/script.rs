@@ -163,8 +163,8 @@ name=${root##*/}; above=${root%/*}
 cd -P -- "${above:-/}" 2>/dev/null
 "#;
 
-/// Says on which device the root lies.
-const DEVICE: &str = r"-printf '//device %D\0'";
+/// Says on which device the root lies, and its permissions.
+const DEVICE: &str = r"-printf '//device %D\0//mode %m\0'";
 
 const FIELDS: &str = r"//%y %Y %m %s %T@ %n %i %D//%l\0";
 
@@ -230,7 +230,7 @@ fn find_stat(request: &ScanRequest<'_>, mark: &RunToken, extent: Extent) -> Stri
         ("", "stat")
     };
     if extent != Extent::Lone {
-        text.push_str("say device \"$(stat -c %d .)\"\n");
+        text.push_str("say device \"$(stat -c %d .)\"; say mode \"$(stat -c %a .)\"\n");
     }
     // `! -name .` passes over the root, and holds for everything else. Not every `find` knows `-maxdepth`.
     let walk = match extent {

@@ -28,7 +28,7 @@ sub listing {
     return [map { $_->[1] } sort { $a->[0] cmp $b->[0] } @all];
 }
 my @top = stat(".");
-print "//device $top[0]\0";
+printf "//device %s\0//mode %o\0", $top[0], $top[2] & 07777;
 my @levels = (["", defined($lone) ? [$lone] : listing(""), 0, "$top[0]:$top[1]"]);
 while (@levels) {
     my $level = $levels[-1];

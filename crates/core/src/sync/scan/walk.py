@@ -31,7 +31,7 @@ def listing(path):
         out.write(b"//unreadable " + (path or b".") + b"\0")
         return iter(())
 top = os.stat(".")
-out.write(b"//device %d\0" % top.st_dev)
+out.write(b"//device %d\0//mode %o\0" % (top.st_dev, top.st_mode & 0o7777))
 levels = [(b"", listing(b"") if lone is None else iter((lone,)), (top.st_dev, top.st_ino))]
 while levels:
     above, rest, _ = levels[-1]

@@ -21,6 +21,7 @@ mod upload;
 use download::LargeReceived;
 pub(crate) use download::{LargeDown, download_large};
 pub(crate) use error::LargeError;
+pub(crate) use place::unfinished_name;
 #[cfg(test)]
 use upload::LargeDone;
 pub(crate) use upload::{LargeUp, still_answers, upload_large};

@@ -39,10 +39,7 @@ impl Place {
             path: shown.clone(),
             source,
         };
-        let directory = match path.parent_bytes() {
-            Some(parent) => inside(root, parent),
-            None => root.to_vec(),
-        };
+        let directory = directory_of(root, path);
         let token = token(&inside(&directory, path.name()), entry);
         let beside = |name: &[u8]| RemotePath::new(inside(&directory, name)).map_err(wrong);
         Ok(Place {
@@ -194,6 +191,19 @@ impl Place {
 }
 
 /// A name for this content at this place.
+/// The name of a file beside its place while its parts come in.
+pub(crate) fn unfinished_name(root: &[u8], path: &RelPath, entry: &Entry) -> String {
+    let whole = inside(&directory_of(root, path), path.name());
+    temporary_name(&token(&whole, entry), 0)
+}
+
+fn directory_of(root: &[u8], path: &RelPath) -> Vec<u8> {
+    match path.parent_bytes() {
+        Some(parent) => inside(root, parent),
+        None => root.to_vec(),
+    }
+}
+
 fn token(path: &[u8], entry: &Entry) -> RunToken {
     let mut hash = Sha256::new();
     hash.update((path.len() as u64).to_be_bytes());
