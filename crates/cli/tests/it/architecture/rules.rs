@@ -41,6 +41,9 @@ const STRANGERS: [(&str, &[&str]); 2] = [("ssh", &["engine", "run"]), ("run", &[
 /// The parts of `engine` that may know how SSH sandboxes are made.
 const KNOW_SSH: [&str; 3] = ["engine", "sandbox", "ssh"];
 
+/// A room of `engine` that knows nothing of the others, so that it could be a crate of its own.
+const ROOM_OF_ITS_OWN: [&str; 2] = ["ssh", "sftp"];
+
 fn may_use(user: &str, used: &str) -> bool {
     let allowed = DIRECTIONS.iter().find(|(name, _)| *name == user);
     user == used || allowed.is_some_and(|(_, used_by)| used_by.contains(&used))
@@ -87,6 +90,7 @@ pub(super) fn broken_rules(crate_name: &str, module: &Module) -> Vec<String> {
         wrong_crate
             || own == "core" && is_impure(path)
             || own == "engine" && words[0] == "crate" && is_strange(part, words.get(1).copied())
+            || own == "engine" && words[0] == "crate" && leaves_its_room(&module.path, &words)
     };
     named.into_iter().filter(forbidden).collect()
 }
@@ -104,6 +108,11 @@ fn is_strange(part: &str, named: Option<&str>) -> bool {
     let strangers = STRANGERS.iter().find(|(user, _)| *user == part);
     named == "ssh" && !KNOW_SSH.contains(&part)
         || strangers.is_some_and(|(_, strangers)| strangers.contains(&named))
+}
+
+fn leaves_its_room(module: &[String], named: &[&str]) -> bool {
+    module.iter().take(2).eq(ROOM_OF_ITS_OWN.iter())
+        && !named.iter().skip(1).take(2).eq(ROOM_OF_ITS_OWN.iter())
 }
 
 #[cfg(test)]
@@ -140,6 +149,8 @@ mod tests {
     #[case("engine", "ssh::dial", "fn f() -> crate::engine::Engine {}")]
     #[case("engine", "audit", "use crate::ssh::pool;")]
     #[case("engine", "", "pub use crate::ssh::pool;")]
+    #[case("engine", "ssh::sftp::client", "use crate::sync::Progress;")]
+    #[case("engine", "ssh::sftp::client", "use super::super::dial;")]
     #[case("server", "mcp", "use remote_sandbox_testkit::Sshd;")]
     #[case("testkit", "mcp", "use remote_sandbox_core::ids;")]
     fn wrong_direction_is_noticed(#[case] name: &str, #[case] path: &str, #[case] text: &str) {
@@ -172,6 +183,11 @@ mod tests {
         "engine",
         "run",
         "use tokio::time; use remote_sandbox_core::ids; // crate::ssh"
+    )]
+    #[case(
+        "engine",
+        "ssh::sftp::client",
+        "use super::pump; use crate::ssh::sftp::error; use remote_sandbox_core::sftp::Attributes;"
     )]
     #[case("server", "mcp", "use remote_sandbox_engine::engine::Engine;")]
     #[case(
