@@ -61,15 +61,16 @@ pub enum Publishing {
     Later,
 }
 
-/// The script for `sh -c` that takes in the archive of a batch on its standard input.
+/// The script for `sh -c` that takes in the archive of a batch on its standard input. A root that has to be made gets these
+/// permissions.
 pub fn receive_script(
-    root: &HostPath,
+    (root, mode): (&HostPath, Option<u32>),
     batch: &Batch,
     packing: Packing,
     publishing: Publishing,
     mark: &RunToken,
 ) -> String {
-    let mut script = begin(root, mark);
+    let mut script = begin(root, mode, mark);
     script.push_str("umask 077\n");
     for (number, folder) in batch.folders.iter().enumerate() {
         script.push_str(&relative(&format!("f{number}"), Some(folder)));
@@ -132,7 +133,7 @@ pub fn publish_scripts(root: &HostPath, batch: &Batch, mark: &RunToken) -> Vec<S
     let last = pieces.len() - 1;
     let script = |(number, piece): (usize, String)| {
         let mut script = String::from("{\n");
-        script.push_str(&begin(root, mark));
+        script.push_str(&begin(root, None, mark));
         for (number, folder) in batch.folders.iter().enumerate() {
             script.push_str(&relative(&format!("f{number}"), Some(folder)));
         }
@@ -146,26 +147,24 @@ pub fn publish_scripts(root: &HostPath, batch: &Batch, mark: &RunToken) -> Vec<S
     pieces.into_iter().enumerate().map(script).collect()
 }
 
-/// The script that makes the root, with these permissions and all that its owner can have; one that is there stays as it is.
+/// The script that makes the root, with these permissions; one that is there stays as it is.
 pub fn make_root_script(root: &HostPath, mode: Option<u32>, mark: &RunToken) -> String {
     let mut script = String::from("{\n");
-    if let Some(mode) = mode {
-        script.push_str(&assignment("root", root.as_bytes()));
-        let mode = mode & 0o777 | 0o700;
-        let _ = writeln!(
-            script,
-            "(cd 2>/dev/null; mkdir -p -m {mode:o} -- \"$root\") || exit 3"
-        );
-    }
-    script.push_str(&begin(root, mark));
+    script.push_str(&begin(root, mode, mark));
     script.push_str("say end\nexit 0\n}\n");
     script
+}
+
+/// The permissions of a root that is made for one with these: its owner can do everything with it, and not everybody can
+/// write into it, whose sticky bit is not kept.
+pub fn new_root_mode(mode: u32) -> u32 {
+    mode & 0o775 | 0o700
 }
 
 /// The script that removes the folders of a batch with what is in them.
 pub fn discard_script(root: &HostPath, folders: &[RelPath], mark: &RunToken) -> String {
     let mut script = String::from("{\n");
-    script.push_str(&begin(root, mark));
+    script.push_str(&begin(root, None, mark));
     for folder in folders {
         script.push_str(&relative("f", Some(folder)));
         // What was sent before is still being unpacked for a moment, and a folder that is removed meanwhile comes back.
@@ -181,11 +180,15 @@ pub fn discard_script(root: &HostPath, folders: &[RelPath], mark: &RunToken) -> 
     script
 }
 
-fn begin(root: &HostPath, mark: &RunToken) -> String {
+fn begin(root: &HostPath, mode: Option<u32>, mark: &RunToken) -> String {
     let mut script = String::from("LC_ALL=C; export LC_ALL; unset CDPATH\n");
     let _ = writeln!(script, "say() {{ printf 'RSMCP:%s:%s\\n' {mark} \"$1\"; }}");
     script.push_str(&assignment("root", root.as_bytes()));
-    script.push_str("cd 2>/dev/null\nmkdir -p -- \"$root\" && cd -P -- \"$root\" || exit 3\n");
+    let mode = mode.map_or_else(String::new, |mode| format!("-m {mode:o} "));
+    let _ = writeln!(
+        script,
+        "cd 2>/dev/null\nmkdir -p {mode}-- \"$root\" && cd -P -- \"$root\" || exit 3"
+    );
     script
 }
 

@@ -95,7 +95,13 @@ fn run(home: &Path, programs: &str, script: &str, input: &[u8]) -> Vec<u8> {
 
 fn receive(home: &Path, programs: &str, batch: &Batch, input: &[u8]) -> Option<Received> {
     let root = HostPath::parse(b"~/my target").unwrap();
-    let script = receive_script(&root, batch, Packing::Plain, Publishing::AtOnce, &mark());
+    let script = receive_script(
+        (&root, None),
+        batch,
+        Packing::Plain,
+        Publishing::AtOnce,
+        &mark(),
+    );
     let output = run(home, programs, &script, input);
     parse_received(&mark(), &output, Publishing::AtOnce)
 }
@@ -223,7 +229,13 @@ fn packed_archive_is_unpacked() {
         .unwrap();
     let packed = gzip.wait_with_output().unwrap().stdout;
     let root = HostPath::parse(b"~/my target").unwrap();
-    let script = receive_script(&root, &batch, Packing::Gzip, Publishing::AtOnce, &mark());
+    let script = receive_script(
+        (&root, None),
+        &batch,
+        Packing::Gzip,
+        Publishing::AtOnce,
+        &mark(),
+    );
     let output = run(home.path(), "dash", &script, &packed);
     assert!(
         parse_received(&mark(), &output, Publishing::AtOnce)
@@ -270,7 +282,7 @@ fn names_of_a_thousand_folders_are_given_by_scripts_that_every_system_takes() {
     assert!(!fits_into_script(&batch));
     let root = HostPath::parse(b"~/my target").unwrap();
     let later = Publishing::Later;
-    let script = receive_script(&root, &batch, Packing::Plain, later, &mark());
+    let script = receive_script((&root, None), &batch, Packing::Plain, later, &mark());
     let output = run(home.path(), "dash", &script, &archive(&batch, true));
     let received = parse_received(&mark(), &output, later).unwrap();
     assert_eq!((received.unpacked, received.published), (Some(0), false));

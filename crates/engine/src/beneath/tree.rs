@@ -19,9 +19,6 @@ use crate::disk;
 
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
 
-/// What the owner of a directory can have; without it nothing could be put into a new one.
-const OWNER: u32 = 0o700;
-
 /// An open directory; everything that is done with it stays beneath it and goes through no link.
 #[derive(Debug, Clone)]
 pub struct Tree(Arc<Root>);
@@ -57,7 +54,7 @@ impl Tree {
     }
 
     /// Opens the directory at a path as it really lies, and makes what is missing of it; the last one, when it is made, with
-    /// these permissions and all that its owner can have.
+    /// these permissions.
     pub fn open_or_make(root: &CleanPath, mode: Option<u32>) -> Result<Tree, BeneathError> {
         let failed = |error| BeneathError::at("make the directory", shown_root(root), error);
         match open_root(root) {
@@ -70,7 +67,7 @@ impl Tree {
         let mut is_made = false;
         while let Some(name) = names.next() {
             let own = mode.filter(|_| names.peek().is_none());
-            let own = own.map_or(DIRECTORY_MODE, |mode| Mode::from_raw_mode(mode | OWNER));
+            let own = own.map_or(DIRECTORY_MODE, |mode| Mode::from_raw_mode(mode));
             is_made = match mkdirat(&above, name, own) {
                 Ok(()) => true,
                 // A read-only file system says so even where the directory is there.
@@ -90,7 +87,7 @@ impl Tree {
             // The mask of this process has taken some away.
             let opened = tree.directory(None, OFlags::RDONLY | OFlags::CLOEXEC);
             let opened = opened.map_err(failed)?;
-            fchmod(&opened, Mode::from_raw_mode(mode | OWNER)).map_err(failed)?;
+            fchmod(&opened, Mode::from_raw_mode(mode)).map_err(failed)?;
         }
         Ok(tree)
     }

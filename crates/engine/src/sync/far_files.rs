@@ -134,8 +134,12 @@ pub(super) async fn make_root(far: &Far<'_>) -> Result<(), Failure> {
             continue;
         };
         let own = far.new_mode.filter(|_| directory == far.root.as_bytes());
-        let own = own.map(|mode| Attributes::permissions(mode | 0o700));
+        let own = own.map(Attributes::permissions);
         let made = client.mkdir(&path, own.unwrap_or_default()).await;
+        if let (Ok(()), Some(own)) = (&made, own) {
+            // The mask of the host has taken some away.
+            client.setstat(&path, own).await.map_err(refused)?;
+        }
         // Somebody else may have been faster.
         if let Err(error) = made
             && !is_directory(&client, directory).await.map_err(refused)?

@@ -13,7 +13,7 @@ use super::compare::Compared;
 use super::decide::{Decision, Entries, out_of_order};
 use super::down::{DownJob, Planned, download as bring, look_closely};
 use super::gauge::Gauge;
-use super::large::{LargeDown, LargeError, download_large, still_answers};
+use super::large::{LargeDown, LargeError, Trying, download_large, still_answers};
 use super::local_work::{Piece, here, make_directories, make_links, remove_all, set_attributes};
 use super::outcome::Outcome;
 use super::pack::Source;
@@ -318,14 +318,15 @@ impl Fetch<'_> {
     async fn bring_large(&mut self) -> Result<(), Failure> {
         for (entry, replaces) in std::mem::take(&mut self.large) {
             self.progress.at(entry.path.shown().text);
-            let gone = self.progress.bytes_done();
-            let mut brought = self.bring_one(&entry, replaces.as_ref()).await;
-            if matches!(&brought, Err(LargeError::Cut { .. }))
-                && still_answers(self.sides.sandbox.as_ref()).await
-            {
-                self.progress.back_to(gone);
-                brought = self.bring_one(&entry, replaces.as_ref()).await;
-            }
+            let mut trying = Trying::new(self.progress);
+            let brought = loop {
+                let brought = self.bring_one(&entry, replaces.as_ref()).await;
+                let is_cut = brought.as_ref().is_err_and(LargeError::is_cut);
+                let far = self.sides.sandbox.as_ref();
+                if !is_cut || !still_answers(far).await || !trying.goes_on(self.progress) {
+                    break brought;
+                }
+            };
             match brought {
                 Ok(()) => {}
                 Err(LargeError::Unreachable(failure)) if failure.code == Code::Unsupported => {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::sync::path::{inside, shown};
 use remote_sandbox_core::sync::plan::{Summary, Word};
+use remote_sandbox_core::sync::receive::new_root_mode;
 use remote_sandbox_core::sync::scan::Scanner;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -171,7 +172,7 @@ impl Prepared {
             Some(tree) => Ok(tree.clone()),
             None => {
                 let mode = self.sides.far_mode.filter(|_| self.sides.lone.is_none());
-                let made = Tree::open_or_make(&self.sides.local_root, mode);
+                let made = Tree::open_or_make(&self.sides.local_root, mode.map(new_root_mode));
                 made.map_err(|error| local_failure(&error))
             }
         }

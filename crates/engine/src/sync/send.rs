@@ -196,7 +196,13 @@ impl Sender<'_> {
     ) -> Result<(Option<Received>, Packed, StreamEnd), Failure> {
         let mark = new_mark();
         let packing = self.gauge.packing();
-        let script = receive_script(&self.far.root, batch, packing, publishing, &mark);
+        let script = receive_script(
+            (&self.far.root, self.far.new_mode),
+            batch,
+            packing,
+            publishing,
+            &mark,
+        );
         let mut stream = self.far.sandbox.open(&["sh", "-c", &script]).await?;
         let (pieces, receiver) = mpsc::channel(PIECES);
         let stop = Arc::new(AtomicBool::new(false));

@@ -9,6 +9,7 @@ use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::path;
 use remote_sandbox_core::sync::plan::Planner;
+use remote_sandbox_core::sync::receive::new_root_mode;
 use remote_sandbox_core::sync::roots::{CleanPath, LocalRoots};
 use remote_sandbox_core::sync::scan::{
     HostPath, RootKind, ScanDepth, ScanProblem, ScanRequest, Scanner, SortedBy,
@@ -111,11 +112,19 @@ impl Sides {
         let prunes = rules_at_top(request, &local, filter.clone())?.prunes();
         let here = look_here(setting, request, &local, filter, cancelled);
         let spool = setting.state.join(SPOOL);
+        let follow_links = request.follow_links && request.way == Way::Down;
+        let scanner = match setting.scanner {
+            // Its `find` goes round in circles.
+            Scanner::FindStat if follow_links && setting.sandbox.has_conversations() => {
+                Scanner::Files
+            }
+            scanner => scanner,
+        };
         let scan_request = ScanRequest {
             root: &remote,
-            scanner: setting.scanner,
+            scanner,
             prunes: &prunes,
-            follow_links: request.follow_links && request.way == Way::Down,
+            follow_links,
             sorted_by: SortedBy::Reader,
             depth: ScanDepth::Tree,
             lists_lone_file: true,
@@ -242,7 +251,7 @@ impl Sides {
             scanner: self.scanner,
             spool: self.state.join(SPOOL),
             links: self.far_links.clone(),
-            new_mode: source.and_then(Tree::mode),
+            new_mode: source.and_then(Tree::mode).map(new_root_mode),
         }
     }
 

@@ -14,7 +14,7 @@ use super::compare::Compared;
 use super::decide::{Decision, out_of_order};
 use super::far_ways::ASTRAY;
 use super::gauge::Gauge;
-use super::large::{LargeError, LargeUp, upload_large};
+use super::large::{LargeError, LargeUp, Trying, upload_large};
 use super::outcome::Outcome;
 use super::pack::{PackFault, Source};
 use super::progress::{Phase, Progress};
@@ -30,12 +30,6 @@ pub(super) const LARGE_FILE: u64 = 8 * 1024 * 1024;
 
 /// So many permissions of files wait to be set together.
 pub(super) const MOST_WAITING_MODES: usize = 10_000;
-
-/// The permissions that a new directory mostly has anyway.
-const USUAL_MODE: u32 = 0o755;
-
-/// How often a file is sent that changes while it is read, or whose server ends.
-const MOST_TRIES: u32 = 2;
 
 /// What an upload has done and what it has seen.
 pub(super) struct Uploaded {
@@ -97,14 +91,6 @@ pub(super) async fn upload(
         keep_dirlinks,
     );
     upload.sender.far.links = regions.links().cloned().collect();
-    if sides
-        .far_side()
-        .new_mode
-        .is_some_and(|mode| mode != USUAL_MODE)
-    {
-        // What comes into a private folder is private from the beginning.
-        upload.sender.far.make_root().await?;
-    }
     upload.send_all(&compared, decision, &regions).await?;
     upload.send_large(&regions).await?;
     let is_bare = upload.outcome.sent_files == 0 && upload.outcome.made_dirs == 0;
@@ -368,9 +354,8 @@ impl Upload<'_> {
                 self.outcome.missing(&entry.path, ASTRAY);
                 continue;
             }
-            let (gone, mut tries) = (self.progress.bytes_done(), 0);
+            let mut trying = Trying::new(self.progress);
             loop {
-                tries += 1;
                 let cancel = self.cancel.clone();
                 let sent = tokio::select! {
                     sent = self.send_one(&entry, old.as_ref()) => sent,
@@ -378,10 +363,7 @@ impl Upload<'_> {
                 };
                 match sent {
                     Err(LargeError::Changed { .. } | LargeError::Dropped { .. })
-                        if tries < MOST_TRIES =>
-                    {
-                        self.progress.back_to(gone);
-                    }
+                        if trying.goes_on(self.progress) => {}
                     Err(LargeError::Unreachable(failure)) if failure.code == Code::Unsupported => {
                         stager.add(file_action(entry.clone(), old.clone()));
                         break;

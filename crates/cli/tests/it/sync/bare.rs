@@ -75,7 +75,10 @@ const TAR: &[&str] = &["sh", "tar", "gzip", "mkdir", "rm", "sleep"];
 async fn host_without_find_takes_a_tree_and_knows_it_again(#[case] programs: &[&str]) {
     let (stage, _programs) = bare(programs).await;
     plant(&stage, Way::Up);
+    fs::set_permissions(&stage.here, PermissionsExt::from_mode(0o770)).unwrap();
     let done = stage.sync(Way::Up, json!({})).await;
+    let root = fs::metadata(&stage.there).unwrap().permissions();
+    assert_eq!(root.mode() & 0o777, 0o770);
     assert_eq!(done["problem_count"], 0, "{done}");
     assert_eq!(count(&done, "uploaded_files"), 304);
     assert_alike(&stage);
@@ -160,6 +163,29 @@ async fn weakness_3_edit_within_the_same_second_is_known_where_a_host_keeps_whol
     assert_eq!(count(&done, "uploaded_files"), 1, "{done}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn f56_circles_of_links_end_where_find_goes_round_in_them() {
+    let (stage, programs) = bare(&["sh", "mkdir", "rm", "mv", "sleep"]).await;
+    let busybox = Path::new("/bin/busybox");
+    if !busybox.exists() {
+        println!("skipped: this machine has no busybox");
+        return;
+    }
+    for name in ["find", "stat", "readlink", "tar", "chmod", "touch", "xargs"] {
+        symlink(busybox, programs.path().join(name)).unwrap();
+    }
+    stage.write(Way::Down, "d/a", "1");
+    symlink("..", stage.there.join("d/up")).unwrap();
+    symlink("../d", stage.there.join("d/same")).unwrap();
+    let done = stage.sync(Way::Down, json!({"follow_links": true})).await;
+    let told = problems(&done);
+    assert!(
+        told.contains_key("d/up") && told.contains_key("d/same"),
+        "{done}"
+    );
+    assert_eq!(done["downloaded_files"], 1, "{done}");
+}
+
 #[rstest]
 #[case::excludes(json!({"excludes": ["/data/"]}))]
 #[case::among_many(json!({"excludes": many_rules()}))]
@@ -198,11 +224,17 @@ async fn f56_circle_of_links_is_told_by_its_path_where_find_is_all_there_is() {
     stage.write(Way::Down, "d/a", "1");
     symlink("..", stage.there.join("d/it's up")).unwrap();
     symlink("../d", stage.there.join("d/same")).unwrap();
+    symlink("..", stage.there.join("d/100% zurück")).unwrap();
+    symlink("self", stage.there.join("self")).unwrap();
     symlink("d", stage.there.join("other")).unwrap();
     let done = stage.sync(Way::Down, json!({"follow_links": true})).await;
     let told = problems(&done);
-    let named: Vec<&str> = told.keys().map(String::as_str).collect();
-    let circles = ["d/it's up", "d/same", "other/it's up", "other/same"];
+    let mut named: Vec<&str> = told.keys().map(String::as_str).collect();
+    named.sort_unstable();
+    let names = ["100% zurück", "it's up", "same"];
+    let places = ["d", "other"].into_iter();
+    let circles = places.flat_map(|place| names.map(|name| format!("{place}/{name}")));
+    let circles: Vec<String> = circles.chain(["self".to_owned()]).collect();
     assert_eq!(named, circles, "{done}");
     let is_clear = |words: &String| words.contains("leads back");
     assert!(told.values().all(is_clear), "{told:?}");

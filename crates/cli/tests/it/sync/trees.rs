@@ -341,16 +341,23 @@ async fn files_in_a_thousand_folders_arrive_where_there_is_no_file_protocol() {
 }
 
 #[rstest]
-#[case::private(0o700)]
-#[case::of_a_group(0o2770)]
-#[case::read_only(0o500)]
+#[case::usual(0o755, 0o755)]
+#[case::private(0o700, 0o700)]
+#[case::of_a_group(0o2770, 0o770)]
+#[case::read_only(0o500, 0o700)]
+#[case::of_everybody(0o1777, 0o775)]
 #[tokio::test]
 async fn new_root_has_the_permissions_of_its_source(
     #[case] mode: u32,
+    #[case] expected: u32,
     #[values(Kind::Ssh, Kind::Local)] kind: Kind,
 ) {
     use std::os::unix::fs::PermissionsExt as _;
     let pair = Pair::new(kind).await;
+    if kind == Kind::Ssh {
+        // The mask of the host decides nothing.
+        crate::files::write(&pair.ground.at(".bashrc"), "umask 027\n");
+    }
     let mode_of = |path: &std::path::Path| {
         let about = std::fs::metadata(path).unwrap();
         about.permissions().mode() & 0o7777
@@ -358,13 +365,16 @@ async fn new_root_has_the_permissions_of_its_source(
     pair.write("a", "1");
     std::fs::set_permissions(&pair.here, PermissionsExt::from_mode(mode)).unwrap();
     pair.up(json!({})).await;
-    assert_eq!(mode_of(&pair.there), mode & 0o777 | 0o700);
+    assert_eq!(mode_of(&pair.there), expected);
     std::fs::set_permissions(&pair.there, PermissionsExt::from_mode(mode)).unwrap();
     let back = pair.here.with_file_name("back");
     pair.down(json!({"local_path": back})).await;
-    assert_eq!(mode_of(&back), mode & 0o777 | 0o700);
+    assert_eq!(mode_of(&back), expected);
     // One that is there keeps its own.
     std::fs::set_permissions(&back, PermissionsExt::from_mode(0o755)).unwrap();
     pair.down(json!({"local_path": back})).await;
     assert_eq!(mode_of(&back), 0o755);
+    for root in [&pair.here, &pair.there] {
+        std::fs::set_permissions(root, PermissionsExt::from_mode(0o755)).unwrap();
+    }
 }

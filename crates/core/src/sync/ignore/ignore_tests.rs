@@ -378,3 +378,27 @@ fn gitignore_is_read_as_git_reads_it() {
         })
         .unwrap();
 }
+#[test]
+fn prunes_fit_into_a_script() {
+    let many = |length: usize| -> Vec<Prune> {
+        let rules: Vec<String> = (0..900)
+            .map(|number| format!("/{number:0length$}/"))
+            .collect();
+        let rules: Vec<&[u8]> = rules.iter().map(|rule| rule.as_bytes()).collect();
+        Filter::new(None, &rules).unwrap().prunes()
+    };
+    assert_eq!(many(5).len(), 500);
+    let bytes = |prunes: &[Prune]| -> usize {
+        let lengths = prunes.iter().map(|prune| match prune {
+            Prune::Name(name) => name.len(),
+            Prune::Path(path) => path.as_bytes().len(),
+        });
+        lengths.sum()
+    };
+    let long = many(200);
+    assert!(
+        !long.is_empty() && bytes(&long) <= 8 * 1024,
+        "{}",
+        bytes(&long)
+    );
+}

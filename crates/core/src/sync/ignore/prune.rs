@@ -6,6 +6,10 @@ use crate::sync::path::RelPath;
 /// A script carries at most this many prunes; the rest is left out after it was listed.
 const MOST_PRUNES: usize = 500;
 
+/// The prunes of a script have at most this many bytes. It is one argument of a program, of 128 KiB at most, and may hold them
+/// three times, each of their bytes as four.
+const MOST_BYTES: usize = 8 * 1024;
+
 /// A directory whose content can be passed over by whoever walks the tree.
 ///
 /// The directory itself is still listed: when it lies in another one that is to be deleted, that one has to stay.
@@ -15,6 +19,15 @@ pub enum Prune {
     Name(Box<[u8]>),
     /// The directory with this path.
     Path(RelPath),
+}
+
+impl Prune {
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Prune::Name(name) => name,
+            Prune::Path(path) => path.as_bytes(),
+        }
+    }
 }
 
 impl Filter {
@@ -41,9 +54,17 @@ impl Filter {
                 .filter(|path| !path.contains(&b'/'))
                 .filter_map(|path| self.prune_by_path(&path)),
         );
-        prunes.sort();
+        // The shortest first: those at the top, and as many as possible.
+        prunes.sort_by_key(|prune| (prune.as_bytes().len(), prune.clone()));
         prunes.dedup();
-        prunes.truncate(MOST_PRUNES);
+        let mut bytes = 0;
+        let fits = |prune: &Prune| {
+            bytes += prune.as_bytes().len();
+            bytes <= MOST_BYTES
+        };
+        let prunes = prunes.into_iter().take(MOST_PRUNES).take_while(fits);
+        let mut prunes: Vec<Prune> = prunes.collect();
+        prunes.sort();
         prunes
     }
 

@@ -168,16 +168,16 @@ const DEVICE: &str = r"-printf '//device %D\0//mode %m\0'";
 
 const FIELDS: &str = r"//%y %Y %m %s %T@ %n %i %D//%l\0";
 
-/// GNU `find` leaves out a link that leads in a circle, and names it among its errors. They are told after the records, which
-/// they would otherwise tear apart; where there were no others, all was seen.
+/// GNU `find` leaves out a link that leads in a circle, and names it among its errors, as `printf` would write it. They are told
+/// after the records, which they would otherwise tear apart; where there were no others, all was seen.
 const WALK_WITH_CIRCLES: &str = r#"scan() {
 { said=$({ walk; echo "status $?" >&2; } 2>&1 >&3 3>&- |
-sed -e "s/^find: File system loop detected; '\(.*\)' is part of the same .*/loop \1/" -e "/^loop /s/\\\\'/'/g" -e '/^loop /b' -e '/^status /b' -e 's/.*/other/'); } 3>&1
+sed -e "s/^find: File system loop detected; '\(.*\)' is part of the same .*/loop \1/" -e "s/^find: '\(.*\)': Too many levels of symbolic links\$/loop \1/" -e '/^status /b' -e '/^loop /!s/.*/other/' -e "s/\\\\'/'/g" -e 's/%/%%/g'); } 3>&1
 printf '%s\n' "$said" | {
 seen=
 while IFS= read -r word; do
 case $word in
-'loop '*) say loop "${word#loop }"; seen=${seen:-0};;
+'loop '*) say loop "$(printf "${word#loop }")"; seen=${seen:-0};;
 'status 1') say status "${seen:-1}";;
 'status '*) say status "${word#status }";;
 *) seen=1;;

@@ -62,14 +62,16 @@ pub(crate) enum LargeError {
         #[source]
         source: SftpError,
     },
-    /// The host's file server ended and the host still answers; what has arrived is kept, to be continued.
-    #[error("the host ended the transfer of `{path}`; it may have a limit for the size of files")]
+    /// The transfer was cut off and the host still answers; what has arrived is kept, to be continued.
+    #[error(
+        "the transfer of `{path}` was cut off, though the host answers; it may have a limit for the size of files, or the link is unsteady"
+    )]
     Dropped {
         /// The file.
         path: String,
         /// How.
         #[source]
-        source: SftpError,
+        source: Box<LargeError>,
     },
     /// The host refused something.
     #[error("the host does not take `{path}`")]
@@ -114,6 +116,15 @@ impl LargeError {
                 | LargeError::NoSpace { .. }
                 | LargeError::Refused { .. }
         )
+    }
+
+    /// Whether it may be the link that broke.
+    pub(crate) fn is_cut(&self) -> bool {
+        match self {
+            LargeError::Cut { .. } => true,
+            LargeError::Unreachable(failure) => failure.code == Code::LinkLost,
+            _ => false,
+        }
     }
 
     /// A program on the host that broke off with the link; what has arrived is kept.

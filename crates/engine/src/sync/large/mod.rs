@@ -15,6 +15,7 @@ mod place;
 mod resume;
 mod source;
 mod stripes;
+mod trying;
 mod upload;
 
 #[cfg(test)]
@@ -22,6 +23,7 @@ use download::LargeReceived;
 pub(crate) use download::{LargeDown, download_large};
 pub(crate) use error::LargeError;
 pub(crate) use place::unfinished_name;
+pub(crate) use trying::Trying;
 #[cfg(test)]
 use upload::LargeDone;
 pub(crate) use upload::{LargeUp, still_answers, upload_large};

@@ -190,7 +190,6 @@ impl Place {
     }
 }
 
-/// A name for this content at this place.
 /// The name of a file beside its place while its parts come in.
 pub(crate) fn unfinished_name(root: &[u8], path: &RelPath, entry: &Entry) -> String {
     let whole = inside(&directory_of(root, path), path.name());
@@ -204,6 +203,7 @@ fn directory_of(root: &[u8], path: &RelPath) -> Vec<u8> {
     }
 }
 
+/// A name for this content at this place.
 fn token(path: &[u8], entry: &Entry) -> RunToken {
     let mut hash = Sha256::new();
     hash.update((path.len() as u64).to_be_bytes());

@@ -94,9 +94,10 @@ pub(crate) async fn upload_large(
     };
     let done = match upload.run().await {
         // Whether the link is gone, or only the server that wrote this file.
-        Err(LargeError::Cut { path, source }) if still_answers(far).await => {
-            Err(LargeError::Dropped { path, source })
-        }
+        Err(error) if error.is_cut() && still_answers(far).await => Err(LargeError::Dropped {
+            path: upload.place.shown().to_owned(),
+            source: Box::new(error),
+        }),
         done => done,
     };
     if let Err(error) = &done
