@@ -67,7 +67,7 @@ impl Tree {
         let mut is_made = false;
         while let Some(name) = names.next() {
             let own = mode.filter(|_| names.peek().is_none());
-            let own = own.map_or(DIRECTORY_MODE, |mode| Mode::from_raw_mode(mode));
+            let own = own.map_or(DIRECTORY_MODE, Mode::from_raw_mode);
             is_made = match mkdirat(&above, name, own) {
                 Ok(()) => true,
                 // A read-only file system says so even where the directory is there.
