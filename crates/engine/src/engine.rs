@@ -24,6 +24,7 @@ mod tasks;
 mod terminal;
 mod transfers;
 mod watch_reading;
+mod watch_secrets;
 mod watch_trial;
 mod watched;
 mod watches;
@@ -133,6 +134,8 @@ pub struct Engine {
     trials: Mutex<BTreeMap<String, Option<String>>>,
     /// Sandboxes of watches that are not in the configuration, by the key of their entry.
     made: tokio::sync::Mutex<BTreeMap<String, Arc<dyn Sandbox>>>,
+    /// Kept entries whose secrets the mask knows.
+    learned: Mutex<BTreeSet<String>>,
     /// What keeps the watchdog running.
     keeper: Arc<dyn Keeper>,
     /// The configuration file that was named.

@@ -101,6 +101,7 @@ impl Engine {
     ) -> Result<JobFollower<'_>, Failure> {
         let row = self.store().job(id, context.principal.as_str()).await?;
         let row = row.ok_or_else(|| unknown(id.as_str()))?;
+        self.kept.learn().await;
         Ok(JobFollower {
             engine: self,
             row,

@@ -126,6 +126,7 @@ impl Engine {
         context: &CallContext,
         reference: &JobReference,
     ) -> Result<Found, Failure> {
+        self.kept.learn().await;
         let principal = context.principal.as_str();
         let ours = |row: Option<JobRow>, shown: &str| {
             let row = row.ok_or_else(|| unknown(shown))?;

@@ -181,6 +181,7 @@ impl Engine {
             unattended,
             trials: Mutex::default(),
             made: tokio::sync::Mutex::default(),
+            learned: Mutex::default(),
             keeper: Arc::new(NoKeeper),
             config_file: None,
         })

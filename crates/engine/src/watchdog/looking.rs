@@ -258,6 +258,8 @@ impl Reading {
         let order = &watch.order;
         let clean = |bytes: &[u8]| clean_text(&mask.mask_bytes(bytes));
         let tail = self.tail(&clean(&self.text), order.max_log_lines);
+        // Also what an earlier version kept, and what only the joined parts show.
+        let tail = mask.mask_text(&tail).into_owned();
         let sight = self.observation.checkpoint.as_ref();
         let checkpoint = checkpoint_glimpse(sight, order.checkpoint_format, CHECKPOINT_BYTES);
         if checkpoint.is_unreadable {

@@ -175,7 +175,11 @@ impl Watchdog {
             stdout: "",
             stderr: error.unwrap_or_default(),
         };
-        let draft = EventDraft::new(event, &facts);
+        let mut draft = EventDraft::new(event, &facts);
+        // What was kept before may be of a version that did not know all secrets.
+        let mask = self.engine.mask();
+        mask.mask_json(&mut draft.payload);
+        draft.summary = mask.mask_text(&draft.summary).into_owned();
         let ways = channels(&watch.order, &self.settings, draft.event_type);
         NewEvent {
             event_type: draft.event_type.word(),
@@ -191,8 +195,9 @@ impl Watchdog {
         let mask = self.engine.mask();
         let command = order.resume.command.take();
         order.resume.command = command.map(|text| mask.mask_text(&text).into_owned());
-        let plan = order.resume.plan.take().map(|plan| plan.to_string());
-        order.resume.plan = plan.and_then(|plan| serde_json::from_str(&mask.mask_text(&plan)).ok());
+        if let Some(plan) = &mut order.resume.plan {
+            mask.mask_json(plan);
+        }
         order
     }
 

@@ -171,7 +171,7 @@ impl Watchdog {
     /// The sandbox of a host: of its kept entry, else as our own configuration has it.
     pub(super) async fn sandbox(&self, key: &HostKey) -> Result<Arc<dyn Sandbox>, Failure> {
         let Some(entry) = &key.entry else {
-            return self.engine.sandbox(Some(&key.sandbox));
+            return self.engine.masked_sandbox(&key.sandbox).await;
         };
         if let Some(made) = locked(&self.made).get_mut(entry) {
             made.used = clock::instant();
@@ -191,7 +191,10 @@ impl Watchdog {
             Err(failure) if self.engine.kept_key(&key.sandbox).as_ref() != Some(entry) => {
                 Err(failure)
             }
-            Err(failure) => self.engine.sandbox(Some(&key.sandbox)).map_err(|_| failure),
+            Err(failure) => {
+                let own = self.engine.masked_sandbox(&key.sandbox).await;
+                own.map_err(|_| failure)
+            }
         }
     }
 }
