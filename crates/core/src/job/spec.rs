@@ -187,6 +187,16 @@ pub(super) fn check_path(field: &'static str, path: &str) -> Result<(), JobSpecE
     Ok(())
 }
 
+/// Checks what names a task that somebody else started, before it is written down.
+pub fn check_watched(session: &str, log_file: &str, cwd: Option<&str>) -> Result<(), JobSpecError> {
+    check_path("tmux_session", session)?;
+    check_path("log_file", log_file)?;
+    if log_file.ends_with('/') || log_file == "~" {
+        return Err(JobSpecError::LogIsDirectory);
+    }
+    check_path("cwd", cwd.unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;

@@ -132,7 +132,8 @@ fn texts_within_json_are_masked_and_the_rest_stays() {
     let mask = Mask::new(["quoted\"secret"]);
     let mut value = serde_json::json!({"n": 1, "list": ["a quoted\"secret b", {"deep": "quoted\"secret"}], "no": null});
     mask.mask_json(&mut value);
-    let wanted = serde_json::json!({"n": 1, "list": ["a [masked] b", {"deep": "[masked]"}], "no": null});
+    let wanted =
+        serde_json::json!({"n": 1, "list": ["a [masked] b", {"deep": "[masked]"}], "no": null});
     assert_eq!(value, wanted);
 }
 

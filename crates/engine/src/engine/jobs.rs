@@ -368,7 +368,7 @@ fn not_its_records(row: &JobRow) -> Failure {
     Failure::new(Code::RemoteRefused, text).hint("look for its processes with exec_bash")
 }
 
-fn invalid(error: &JobSpecError) -> Failure {
+pub(super) fn invalid(error: &JobSpecError) -> Failure {
     Failure::new(Code::InvalidParams, error.to_string())
 }
 

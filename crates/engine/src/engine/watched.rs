@@ -200,7 +200,11 @@ impl Engine {
         self.resolved(environment, None).ready().next().cloned()
     }
 
-    pub(super) fn resolved(&self, mut environment: Environment, file: Option<ConfigText>) -> Config {
+    pub(super) fn resolved(
+        &self,
+        mut environment: Environment,
+        file: Option<ConfigText>,
+    ) -> Config {
         let home = self.home.as_ref().and_then(|home| home.to_str());
         if let Some(home) = home {
             environment.insert("HOME".to_owned(), home.to_owned());

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::job::{JobId, SessionName, WatchOrder};
+use remote_sandbox_core::job::{JobId, SessionName, WatchOrder, check_watched};
 use remote_sandbox_core::service::ServiceStatus;
 use serde_json::Value;
 
 use super::Engine;
-use super::jobs::refused;
+use super::jobs::invalid;
 use super::keeper::{STALE_AFTER, is_fresh};
 use crate::audit::BeginRow;
 use crate::call::CallContext;
@@ -146,9 +146,10 @@ impl Engine {
         context: &CallContext,
         request: WatchRequest,
     ) -> Result<WatchReport, Failure> {
-        self.events
-            .check(&request.order)
-            .map_err(|refusal| refused(&refusal))?;
+        self.check_events(&request.order).await?;
+        // What no host can be asked would be found out only when nobody is there any more.
+        check_watched(&request.session, &request.log_file, request.cwd.as_deref())
+            .map_err(|error| invalid(&error))?;
         let sandbox = self.sandbox(request.sandbox.as_deref())?;
         let name = sandbox.description().name.to_string();
         self.kept.learn().await;

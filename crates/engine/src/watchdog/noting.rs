@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use remote_sandbox_core::failure::Failure;
+use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::job::{
     JobState, Phase, Step, UnknownReason, WatchEnd, WatchEvent, WatchInput, WatchOrder, step,
 };
@@ -51,7 +51,7 @@ impl Watchdog {
                     },
                 )
             }
-            Err(failure) => self.decide_on_failure(task, &WatchInput::Unreachable, failure, now),
+            Err(failure) => self.decide_on_failure(task, &missed_look(failure), failure, now),
         }
     }
 
@@ -279,11 +279,20 @@ fn after(
     next
 }
 
+/// What a failed look means: an error of our own says nothing of the host.
+pub(super) fn missed_look(failure: &Failure) -> WatchInput {
+    match failure.code {
+        Code::StoreUnavailable | Code::Internal => WatchInput::NotLooked,
+        _ => WatchInput::Unreachable,
+    }
+}
+
 /// How a task stands, in the words of the Python package.
 fn state_word(input: &WatchInput, before: &str) -> String {
     let word = match input {
         WatchInput::ConfigMissing => "config_missing",
         WatchInput::Unreachable => "ssh_unreachable",
+        WatchInput::NotLooked => "unknown",
         WatchInput::ResumeStarted | WatchInput::ResumedByOther => "running",
         WatchInput::ResumeFailed | WatchInput::ResumeAbandoned => "interrupted",
         WatchInput::Seen(sight) => match &sight.state {
