@@ -46,7 +46,7 @@ pub use examine::Examined;
 pub use exec::{ExecReport, ExecRequest, LONGEST_WAIT, USUAL_WAIT};
 pub use files::{FileStream, ReadReport, ReadRequest};
 pub use job_follow::{FollowFrom, FollowPiece, JobFollower};
-pub use job_prune::PruneReport;
+pub use job_prune::{PruneReport, Unpruned};
 pub use job_reports::{JobQuery, JobReference, JobReport};
 pub use jobs::{JobStartReport, JobStopReport};
 pub use keeper::{Keeper, is_watchdog_alive};

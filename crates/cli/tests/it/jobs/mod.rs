@@ -5,6 +5,7 @@ mod command_line;
 mod commands;
 mod faults;
 mod holes;
+mod interrupting;
 mod leftovers;
 mod life;
 mod local;
