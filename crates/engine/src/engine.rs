@@ -3,6 +3,7 @@
 mod clean;
 mod containers;
 mod dead_letters;
+mod event_check;
 mod examine;
 mod exec;
 mod files;

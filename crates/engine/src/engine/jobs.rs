@@ -67,9 +67,7 @@ impl Engine {
         let sandbox = self.sandbox(request.sandbox.as_deref())?;
         let name = sandbox.description().name.to_string();
         if let Some(order) = &request.watch {
-            self.events
-                .check(order)
-                .map_err(|refusal| refused(&refusal))?;
+            self.check_events(order).await?;
         }
         request.run = request.run.within(sandbox.surroundings());
         self.kept.learn().await;
