@@ -11,6 +11,7 @@ mod life;
 mod local;
 mod places;
 mod reading;
+mod refusals;
 mod watch_commands;
 mod watch_logins;
 mod watchdog_status;
