@@ -52,6 +52,10 @@ impl Engine {
     pub(super) async fn learn_of_watch(&self, row: &WatchRow) {
         self.kept.learn().await;
         let Some(entry) = &row.entry else { return };
+        // The same entry in our own configuration: its secrets are known, and no keychain has to be asked.
+        if self.kept_key(&row.sandbox).as_ref() == Some(entry) {
+            return;
+        }
         let is_known = self
             .learned
             .lock()

@@ -5,10 +5,12 @@ use std::time::Duration;
 use remote_sandbox_testkit::wait::wait_until;
 use remote_sandbox_testkit::{FaultProxy, process};
 use rustix::process::Signal;
+use serde_json::json;
 
 use super::beside::Beside;
 use super::command_line::Person;
 use super::{Ends, Host, LIMIT};
+use crate::support::{builder, entry_via, ready};
 
 fn start_words<'a>(command: &'a str) -> [&'a str; 6] {
     ["job", "start", "box", "--no-watch", "--", command]
@@ -142,4 +144,28 @@ async fn names_and_bounds_of_a_job_can_be_given_on_the_command_line() {
             "{errors}"
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn start_of_a_cancelled_call_is_carried_out_and_its_job_listed() {
+    let _ends = Ends("sleep 67.875");
+    let host = Host::start();
+    let proxy = FaultProxy::start(host.sshd.port()).await;
+    let server = builder(&[entry_via("box", &host.sshd, proxy.port())]);
+    let server = server.env("REMOTE_SANDBOX_EXPOSE_ADVANCED_TOOLS", "1");
+    let client = ready(server.start()).await;
+    proxy.freeze_all();
+    let order = json!({"command": "sleep 67.875", "watch": false});
+    let call = client.start_call("exec_bash_background", order).await;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    client.cancel(call).await;
+    proxy.thaw();
+    let runs = || !process::with_command_line("sleep 67.875").is_empty();
+    assert!(wait_until(LIMIT, runs).await);
+    let list = client.call_tool("list_background_tasks", json!({})).await;
+    let task = &list.json["tasks"][0];
+    assert_eq!(task["status"], "running", "{}", list.text);
+    let stop = json!({ "task_id": task["task_id"] });
+    let stopped = client.call_tool("stop_background_task", stop).await;
+    assert_eq!(stopped.json["status"], "stopped", "{}", stopped.text);
 }
