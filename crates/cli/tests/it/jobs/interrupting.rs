@@ -12,7 +12,7 @@ use super::command_line::Person;
 use super::{Ends, Host, LIMIT};
 use crate::support::{builder, entry_via, ready};
 
-fn start_words<'a>(command: &'a str) -> [&'a str; 6] {
+fn start_words(command: &str) -> [&str; 6] {
     ["job", "start", "box", "--no-watch", "--", command]
 }
 
