@@ -1,5 +1,6 @@
 //! What commands that speak with hosts share: an engine, a runtime, and an end on a signal.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use remote_sandbox_core::failure::Failure;
@@ -7,11 +8,11 @@ use remote_sandbox_engine::engine::{Engine, ServiceKeeper, load_config};
 use remote_sandbox_engine::environment;
 use remote_sandbox_engine::service::Service;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Common;
-use crate::report::{Failed, INTERRUPTED};
+use crate::report::{Failed, INTERRUPTED, notice, print};
 
 /// What a shell shows for a program that was asked to end.
 const TERMINATED: u8 = 143;
@@ -90,18 +91,80 @@ where
     done
 }
 
+/// What is said to somebody who interrupts what cannot be taken back.
+#[derive(Clone, Copy)]
+pub(crate) struct UnderWay {
+    /// What is waited for, at the first signal.
+    pub(crate) waiting: &'static str,
+    /// Where to look what became of it, at the second.
+    pub(crate) leaving: &'static str,
+}
+
+/// Does something that has an effect and prints what came of it. A first signal is answered and waited through, for
+/// otherwise nobody would hear of the effect; a second one leaves at once. `work` gets a token that tells of the first.
+pub(crate) fn print_through<W>(
+    common: &Common,
+    said: UnderWay,
+    work: impl FnOnce(Arc<Engine>, CancellationToken) -> W,
+) -> Result<(), Failed>
+where
+    W: Future<Output = Result<String, Failed>>,
+{
+    let engine = build(common)?;
+    let runtime = runtime()?;
+    let done = runtime.block_on(async {
+        let signalled = CancellationToken::new();
+        let mut signals = Signals::new();
+        let mut working = pin!(work(engine.clone(), signalled.clone()));
+        let mut first = None;
+        let done = loop {
+            tokio::select! {
+                done = &mut working => break done,
+                code = signals.next() => {
+                    if first.is_some() {
+                        notice(said.leaving);
+                        return Err(Failed::Interrupted(code));
+                    }
+                    first = Some(code);
+                    signalled.cancel();
+                    notice(&format!("{}; interrupt again to leave at once", said.waiting));
+                }
+            }
+        };
+        engine.shut_down().await;
+        Ok((done?, first))
+    });
+    runtime.shutdown_background();
+    let (text, first) = done?;
+    print(&text)?;
+    first.map_or(Ok(()), |code| Err(Failed::DoneAllTheSame(code)))
+}
+
+/// The signals that ask for the end.
+struct Signals(Option<(Signal, Signal)>);
+
+impl Signals {
+    fn new() -> Self {
+        let interrupt = signal(SignalKind::interrupt());
+        let terminate = signal(SignalKind::terminate());
+        Signals(interrupt.ok().zip(terminate.ok()))
+    }
+
+    /// Waits for the next one and gives the exit code that tells of it.
+    async fn next(&mut self) -> u8 {
+        let Some((interrupt, terminate)) = &mut self.0 else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = interrupt.recv() => INTERRUPTED,
+            _ = terminate.recv() => TERMINATED,
+        }
+    }
+}
+
 /// Waits for a signal that asks for the end, sets `stop`, and gives the exit code that tells of it.
 pub(crate) async fn stop_on_signal(stop: CancellationToken) -> u8 {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::terminate()),
-    ) else {
-        return std::future::pending().await;
-    };
-    let code = tokio::select! {
-        _ = interrupt.recv() => INTERRUPTED,
-        _ = terminate.recv() => TERMINATED,
-    };
+    let code = Signals::new().next().await;
     stop.cancel();
     code
 }

@@ -5,21 +5,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::job::{GpuWish, JobId, JobState, SessionName, USUAL_MAX_LOG_BYTES};
+use remote_sandbox_core::job::{
+    GpuWish, JobId, JobState, SessionName, USUAL_MAX_LOG_BYTES, WatchOrder,
+};
 use remote_sandbox_core::output::clean_line;
 use remote_sandbox_core::shell::RunSpec;
 use remote_sandbox_engine::call::{CallContext, Principal};
 use remote_sandbox_engine::engine::{
-    Engine, FollowFrom, FollowPiece, JobQuery, JobReference, JobReport, JobStartReport,
+    Engine, FollowFrom, FollowPiece, JobQuery, JobReference, JobReport, JobStartReport, PruneReport,
 };
 use remote_sandbox_engine::job::JobRequest;
 use remote_sandbox_engine::proc;
 use remote_sandbox_engine::run::{ReadingPosition, Wanted};
+use remote_sandbox_engine::store::JobRow;
 use remote_sandbox_server::mcp::{given_name, job_started, job_status};
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Common;
-use crate::engine::{build, with, with_engine};
+use crate::engine::{UnderWay, build, print_through, with, with_engine};
 use crate::exec::shell_line;
 use crate::report::{Failed, notice, print};
 use crate::watch_options::WatchOptions;
@@ -115,6 +118,20 @@ struct Start {
         hide_default_value = true
     )]
     watch_name: String,
+    /// Your own name for it, kept with it
+    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
+    run_id: String,
+    /// JSON object, kept with it
+    #[arg(
+        long,
+        value_name = "JSON",
+        default_value = "",
+        hide_default_value = true
+    )]
+    metadata_json: String,
+    /// Give back the middle of a log that grows past this; 0 for no bound
+    #[arg(long, value_name = "BYTES", default_value_t = USUAL_MAX_LOG_BYTES)]
+    max_log_bytes: u64,
     /// Print what the tool exec_bash_background returns
     #[arg(long)]
     json: bool,
@@ -145,18 +162,52 @@ impl Job {
                 })
             }
             Action::Attach { id } => attach(common, &parse(id)?),
-            action => {
-                let text = with_engine(common, |engine, stop| text(engine, stop, action))?;
-                print(&text)
-            }
+            action => match action.under_way() {
+                Some(said) => print_through(common, said, |engine, signalled| {
+                    text(engine, CancellationToken::new(), action, signalled)
+                }),
+                None => {
+                    let work =
+                        |engine, stop: CancellationToken| text(engine, stop.clone(), action, stop);
+                    print(&with_engine(common, work)?)
+                }
+            },
         }
     }
 }
 
+impl Action {
+    /// What is said to somebody who interrupts it, where it has an effect that is not taken back.
+    fn under_way(&self) -> Option<UnderWay> {
+        let (waiting, leaving) = match self {
+            Action::Start(_) => (
+                "the start is under way and is waited for",
+                "`remote-sandbox-mcp jobs` shows whether the job runs",
+            ),
+            Action::Stop { .. } => (
+                "the job is being ended, and that is waited for",
+                "`remote-sandbox-mcp jobs` shows whether the job still runs",
+            ),
+            Action::Resume { .. } => (
+                "the resume is under way and is waited for",
+                "`remote-sandbox-mcp jobs` shows whether the job runs",
+            ),
+            Action::Prune { .. } => (
+                "jobs are being forgotten, and that is waited for",
+                "`remote-sandbox-mcp jobs` shows what is left",
+            ),
+            Action::Show { .. } | Action::Logs { .. } | Action::Attach { .. } => return None,
+        };
+        Some(UnderWay { waiting, leaving })
+    }
+}
+
+/// What an action prints. `signalled` tells that somebody wanted to go meanwhile.
 async fn text(
     engine: Arc<Engine>,
     stop: CancellationToken,
     action: &Action,
+    signalled: CancellationToken,
 ) -> Result<String, Failed> {
     let context = CallContext::new(Principal::local(), stop);
     match action {
@@ -166,6 +217,7 @@ async fn text(
             for note in report.notes.iter().chain(warnings) {
                 notice(note);
             }
+            tell_of_running(&report.row, &signalled);
             Ok(match start.json {
                 true => format!("{:#}\n", job_started(&report)),
                 false => started(&report),
@@ -189,6 +241,7 @@ async fn text(
         }
         Action::Resume { id } => {
             let row = engine.resume_job(&context, &parse(id)?).await?;
+            tell_of_running(&row, &signalled);
             Ok(format!(
                 "{} resumed, attempt {}\n",
                 row.id, row.attempt.number
@@ -200,20 +253,38 @@ async fn text(
         } => {
             let age = Duration::from_secs(older_than.saturating_mul(24 * 3600));
             let done = engine.prune_jobs(&context, sandbox.as_deref(), age).await?;
-            for (name, failure) in &done.failed {
-                notice(&format!("{name}: {}", failure.message));
-            }
-            if done.held > 0 {
-                notice(&format!(
-                    "{} jobs stay: their watches have not told of their end yet, or resume them; \
-                     `remote-sandbox-mcp watchdog status` shows whether the watchdog runs",
-                    done.held
-                ));
-            }
-            Ok(format!("{} jobs forgotten\n", done.forgotten.len()))
+            Ok(pruned(&done))
         }
         Action::Logs { .. } | Action::Attach { .. } => Ok(String::new()),
     }
+}
+
+/// Somebody who interrupted a start may not want it any more.
+fn tell_of_running(row: &JobRow, signalled: &CancellationToken) {
+    if signalled.is_cancelled() {
+        let id = &row.id;
+        notice(&format!(
+            "{id} runs all the same; `remote-sandbox-mcp job stop {id}` ends it"
+        ));
+    }
+}
+
+fn pruned(done: &PruneReport) -> String {
+    for stay in &done.failed {
+        let (count, sandbox) = (stay.count, clean_line(&stay.sandbox, 64));
+        notice(&format!(
+            "{count} jobs of {sandbox} stay: {}",
+            stay.failure.message
+        ));
+    }
+    if done.held > 0 {
+        notice(&format!(
+            "{} jobs stay: their watches have not told of their end yet, or resume them; \
+             `remote-sandbox-mcp watchdog status` shows whether the watchdog runs",
+            done.held
+        ));
+    }
+    format!("{} jobs forgotten\n", done.forgotten.len())
 }
 
 fn parse(id: &str) -> Result<JobId, Failed> {
@@ -253,6 +324,7 @@ impl Start {
         let gpus = GpuWish::parse(&self.gpus);
         // What is wrong in it is told also when nobody is to watch.
         let watch = self.watch.order()?;
+        let metadata = WatchOrder::metadata(&self.metadata_json);
         Ok(JobRequest {
             sandbox: Some(self.name.clone()),
             run,
@@ -261,11 +333,11 @@ impl Start {
                 .map_err(|error| wrong(error.to_string()))?,
             log_file: self.log_file.clone(),
             gpus: gpus.map_err(|error| wrong(error.to_string()))?,
-            max_log_bytes: USUAL_MAX_LOG_BYTES,
+            max_log_bytes: self.max_log_bytes,
             watch: (!self.no_watch).then_some(watch),
-            run_id: None,
+            run_id: given_name("run-id", &self.run_id)?,
             name: given_name("watch-name", &self.watch_name)?,
-            metadata: None,
+            metadata: metadata.map_err(|error| wrong(error.to_string()))?,
         })
     }
 }

@@ -108,6 +108,9 @@ pub(crate) enum Failed {
     /// Somebody pressed Ctrl-C or ended the program.
     #[error("interrupted")]
     Interrupted(u8),
+    /// Somebody did so while something was done that cannot be taken back; what came of it is printed.
+    #[error("interrupted, and done all the same")]
+    DoneAllTheSame(u8),
 }
 
 impl From<Failure> for Failed {
@@ -168,20 +171,23 @@ impl Failed {
             | Failed::SecretName(_) => Code::InvalidParams,
             Failed::Secret(_) => Code::StoreUnavailable,
             Failed::NotCleaned(_) => Code::RemoteRefused,
-            Failed::Interrupted(_) => Code::Cancelled,
+            Failed::Interrupted(_) | Failed::DoneAllTheSame(_) => Code::Cancelled,
             _ => Code::Internal,
         }
     }
 
     /// Whether it was told already, or cannot be.
     fn is_told(&self) -> bool {
-        matches!(self, Failed::Unwell | Failed::Output(_))
+        matches!(
+            self,
+            Failed::Unwell | Failed::Output(_) | Failed::DoneAllTheSame(_)
+        )
     }
 
     /// The exit code, when it is not the usual one for failures.
     fn own_code(&self) -> Option<u8> {
         match self {
-            Failed::Interrupted(code) => Some(*code),
+            Failed::Interrupted(code) | Failed::DoneAllTheSame(code) => Some(*code),
             Failed::Unwell => Some(FAILED),
             Failed::Engine(failure) if failure.code == Code::Cancelled => Some(INTERRUPTED),
             Failed::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Some(READER_GONE),

@@ -12,7 +12,7 @@ use remote_sandbox_server::mcp::{transfer_status, transfer_statuses};
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Common;
-use crate::engine::with_engine;
+use crate::engine::{UnderWay, print_through, with_engine};
 use crate::report::{Failed, print, rough, table};
 
 /// Lines of the log that are shown of one transfer.
@@ -20,6 +20,12 @@ const LINES: usize = 50;
 
 /// How long a transfer may take to end by itself once it was cancelled.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is said when somebody interrupts the cancelling of a transfer.
+const CANCEL: UnderWay = UnderWay {
+    waiting: "the transfer is being cancelled, and its end is waited for",
+    leaving: "`remote-sandbox-mcp transfers` shows whether the transfer has ended",
+};
 
 /// List background transfers, look at one, or cancel one
 #[derive(Debug, clap::Args)]
@@ -40,6 +46,11 @@ pub(crate) struct Transfers {
 impl Transfers {
     /// Prints the list, or one.
     pub(crate) fn run(&self, common: &Common) -> Result<(), Failed> {
+        if self.cancel.is_some() {
+            return print_through(common, CANCEL, |engine, _| {
+                self.text(engine, CancellationToken::new())
+            });
+        }
         let text = with_engine(common, |engine, stop| self.text(engine, stop))?;
         print(&text)
     }

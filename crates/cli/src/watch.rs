@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Common;
-use crate::engine::with_engine;
+use crate::engine::{UnderWay, print_through, with_engine};
 use crate::job::end_of_log;
 use crate::report::{Failed, notice, print, rough, table};
 use crate::watch_options::WatchOptions;
@@ -24,6 +24,12 @@ const MOST: usize = 500;
 
 /// Bytes of a checkpoint that are shown.
 const CHECKPOINT: u64 = 20_000;
+
+/// What is said when somebody interrupts a change.
+const CHANGE: UnderWay = UnderWay {
+    waiting: "the watch is being written down, and that is waited for",
+    leaving: "`remote-sandbox-mcp watch list` shows what is watched",
+};
 
 /// List, show, add or end watches: tasks that the watchdog looks after
 #[derive(Debug, clap::Args)]
@@ -119,6 +125,11 @@ impl Watch {
 
     /// Does it, and prints what came of it.
     pub(crate) fn run(&self, common: &Common) -> Result<(), Failed> {
+        if let Action::Add(_) | Action::Cancel { .. } = self.action {
+            return print_through(common, CHANGE, |engine, _| {
+                text(engine, CancellationToken::new(), &self.action)
+            });
+        }
         let text = with_engine(common, |engine, stop| text(engine, stop, &self.action))?;
         print(&text)
     }

@@ -4,7 +4,7 @@
 const PROGRAM: &str = "remote-sandbox-mcp";
 
 /// Parameters of tools, and what stands for them on the command line.
-const OPTIONS: [(&str, &str); 18] = [
+const OPTIONS: [(&str, &str); 20] = [
     ("checksum", "--checksum"),
     ("confirm_delete", "--confirm-delete"),
     ("delete_extras", "--delete-extras"),
@@ -16,6 +16,8 @@ const OPTIONS: [(&str, &str); 18] = [
     ("keep_dirlinks", "--keep-dirlinks"),
     ("local_path", "LOCAL"),
     ("log_file", "--log-file"),
+    ("max_log_bytes", "--max-log-bytes"),
+    ("metadata_json", "--metadata-json"),
     ("overwrite", "--overwrite"),
     ("remote_path", "NAME:REMOTE"),
     ("resume_command", "--resume-command"),

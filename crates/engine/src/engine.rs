@@ -3,6 +3,7 @@
 mod clean;
 mod containers;
 mod dead_letters;
+mod event_check;
 mod examine;
 mod exec;
 mod files;
@@ -24,6 +25,7 @@ mod tasks;
 mod terminal;
 mod transfers;
 mod watch_reading;
+mod watch_secrets;
 mod watch_trial;
 mod watched;
 mod watches;
@@ -45,7 +47,7 @@ pub use examine::Examined;
 pub use exec::{ExecReport, ExecRequest, LONGEST_WAIT, USUAL_WAIT};
 pub use files::{FileStream, ReadReport, ReadRequest};
 pub use job_follow::{FollowFrom, FollowPiece, JobFollower};
-pub use job_prune::PruneReport;
+pub use job_prune::{PruneReport, Unpruned};
 pub use job_reports::{JobQuery, JobReference, JobReport};
 pub use jobs::{JobStartReport, JobStopReport};
 pub use keeper::{Keeper, is_watchdog_alive};
@@ -133,6 +135,8 @@ pub struct Engine {
     trials: Mutex<BTreeMap<String, Option<String>>>,
     /// Sandboxes of watches that are not in the configuration, by the key of their entry.
     made: tokio::sync::Mutex<BTreeMap<String, Arc<dyn Sandbox>>>,
+    /// Kept entries whose secrets the mask knows.
+    learned: Mutex<BTreeSet<String>>,
     /// What keeps the watchdog running.
     keeper: Arc<dyn Keeper>,
     /// The configuration file that was named.

@@ -1,6 +1,7 @@
 //! A client that was set up for the Python package of the same name needs only another command.
 //!
 //! `python_package.json` lists the tools of that package that exist here, with their parameters, defaults and result fields.
+//! Those of syncs stand apart: called with their defaults, they would copy the folder that the tests run in.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -18,8 +19,12 @@ use crate::support::{
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn package() -> Map<String, Value> {
+    table("tools")
+}
+
+fn table(part: &str) -> Map<String, Value> {
     let table: Value = serde_json::from_str(include_str!("python_package.json")).unwrap();
-    table["tools"].as_object().unwrap().clone()
+    table[part].as_object().unwrap().clone()
 }
 
 fn parameters(tool: &Value) -> &Map<String, Value> {
@@ -78,7 +83,7 @@ async fn parameters_have_the_old_names_types_and_defaults() {
         .request("tools/list", json!({}), LIMIT)
         .await
         .unwrap();
-    for (name, old) in package() {
+    for (name, old) in package().into_iter().chain(table("transfer_tools")) {
         let tools = list["tools"].as_array().unwrap();
         let new = tools.iter().find(|tool| tool["name"] == name.as_str());
         let schema = &new.unwrap_or_else(|| panic!("there is no {name}"))["inputSchema"];
@@ -111,8 +116,12 @@ fn assert_is_taken_unlisted(tool: &str, parameter: &str, old: &Value) {
     let section = page
         .split("\n## ")
         .find(|part| part.starts_with(&format!("`{tool}`")));
-    let (kind, default) = (old["type"].as_str().unwrap(), &old["default"]);
-    let row = format!("| `{parameter}` (not listed) | {kind} | `{default}` |");
+    let kind = old["type"].as_str().unwrap();
+    let default = match &old["default"] {
+        Value::Null => "-".to_owned(),
+        default => format!("`{default}`"),
+    };
+    let row = format!("| `{parameter}` (not listed) | {kind} | {default} |");
     assert!(section.unwrap().contains(&row), "{tool}: there is no {row}");
 }
 

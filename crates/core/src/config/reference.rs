@@ -325,6 +325,7 @@ events = ["completed", "interrupted", "exhausted"]
 `event_command`, `webhook_url`, `codex_command` and `claude_command` are arguments that an agent can set. With `config-only` a call that names
 something which is not listed here fails, and nothing is started. `codex_wakeup` and `claude_wakeup` with their usual commands are always allowed.
 Link-local, metadata, multicast and unspecified addresses are never posted to; this machine only where its name is listed.
+A job whose `webhook_url` names one of them, or a host of which every address is one, is not started.
 A secret has the four keys of a password: `webhook_secret`, `webhook_secret_env`, `webhook_secret_command` and `webhook_secret_secret`; those of a
 notifier are `url`, `url_env`, `url_command`, `url_secret` and `secret`, `secret_env`, `secret_command`, `secret_secret`.
 A wrong value counts as an empty list or as `config-only`; a wrong notifier is left out, a wrong `webhook_secret` stops posts to webhooks.

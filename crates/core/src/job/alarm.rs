@@ -25,6 +25,8 @@ pub enum Alarm {
     RecordUnreadable,
     /// Looks come to another host, which shares its home with that of the task.
     OtherNode,
+    /// The watchdog itself cannot look at the task, whatever its host does.
+    NotLookedAt,
 }
 
 impl Alarm {
@@ -43,6 +45,7 @@ impl Alarm {
             Alarm::OtherNode => {
                 "looks come to another node with the same home, which sees none of its processes"
             }
+            Alarm::NotLookedAt => "the watchdog cannot look at the task",
         }
     }
 }

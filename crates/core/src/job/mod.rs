@@ -45,6 +45,7 @@ pub use resume::{Phase, Step, WatchEnd, WatchHistory, WatchInput, WatchPolicy, W
 pub use silence::{LogSight, Silence};
 pub use spec::{
     ClaimedGpus, GpuWish, JobSpec, JobSpecError, LEAST_MAX_LOG_BYTES, USUAL_MAX_LOG_BYTES,
+    check_watched,
 };
 pub use start::{
     JobStarted, StartRefusal, StartReportError, StartVerdict, parse_start, start_last_words,

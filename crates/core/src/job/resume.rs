@@ -146,6 +146,8 @@ pub enum WatchInput {
     ConfigMissing,
     /// The host could not be asked.
     Unreachable,
+    /// The watchdog itself could not look, which says nothing of the host.
+    NotLooked,
     /// The task was looked at.
     Seen(WatchSight),
     /// The resume that was ordered has begun.
@@ -211,6 +213,7 @@ impl Next<'_> {
                 }
             }
             WatchInput::Unreachable => self.unreachable(),
+            WatchInput::NotLooked => self.missed(self.history.failures, Alarm::NotLookedAt),
             WatchInput::Seen(sight) => self.seen(sight),
             WatchInput::ResumeStarted if self.history.phase == Phase::Resuming => self.resumed(),
             WatchInput::ResumeFailed if self.history.phase == Phase::Resuming => {
@@ -271,17 +274,17 @@ impl Next<'_> {
             JobState::Starting | JobState::Unreachable { .. } => {}
             JobState::Unknown {
                 reason: UnknownReason::OtherNode { .. },
-            } => self.elsewhere(failures),
+            } => self.missed(failures, Alarm::OtherNode),
             JobState::Unknown { .. } => self.alarms(&[Alarm::RecordUnreadable]),
         }
     }
 
-    /// A look that came to another host with the same home says nothing. One that shares its name with others is often
-    /// missed, so only several in a row are told.
-    fn elsewhere(&mut self, failures: u32) {
+    /// A look that came to another host with the same home, or to none, says nothing. A host that shares its name with
+    /// others is often missed, so only several in a row are told.
+    fn missed(&mut self, failures: u32, alarm: Alarm) {
         self.history.failures = failures.saturating_add(1);
         if self.history.failures >= self.policy.alert_after_failures.max(1) {
-            self.alarms(&[Alarm::OtherNode]);
+            self.alarms(&[alarm]);
         }
     }
 

@@ -360,6 +360,15 @@ fn history_of_an_older_version_is_read() {
     assert_eq!(history, WatchHistory::default());
 }
 
+#[test]
+fn look_that_the_watchdog_could_not_take_is_an_alarm_and_never_an_unreachable_host() {
+    let mut watch = Watch::new(WatchPolicy::default());
+    let missed = WatchInput::NotLooked;
+    assert_eq!(watch.take(300, &missed), (vec![], None));
+    assert_eq!(watch.take(600, &missed), (vec!["alarm"], None));
+    assert_eq!(watch.take(900, &missed), (vec![], None));
+}
+
 fn other_node() -> JobState {
     let word = |text| super::super::HostWord::parse(text).unwrap();
     JobState::Unknown {
@@ -419,6 +428,7 @@ fn any_input() -> impl Strategy<Value = WatchInput> {
     prop_oneof![
         6 => sight,
         2 => Just(WatchInput::Unreachable),
+        1 => Just(WatchInput::NotLooked),
         1 => Just(WatchInput::ConfigMissing),
         2 => Just(WatchInput::ResumeStarted),
         1 => Just(WatchInput::ResumeFailed),

@@ -54,6 +54,11 @@ pub enum GpuWish {
 }
 
 impl GpuWish {
+    /// Whether a host with so many GPUs can never have enough.
+    pub fn exceeds(self, present: u32) -> bool {
+        matches!(self, GpuWish::Count(count) if count.get() > present)
+    }
+
     /// Reads what a caller wrote: a number, or `auto`.
     pub fn parse(text: &str) -> Result<Self, JobSpecError> {
         match text.trim() {
@@ -134,6 +139,11 @@ impl JobSpec {
         Ok(self)
     }
 
+    /// The GPUs that it asks for.
+    pub fn gpus(&self) -> GpuWish {
+        self.gpus
+    }
+
     /// Asks for GPUs.
     #[must_use]
     pub fn with_gpus(mut self, gpus: GpuWish) -> Self {
@@ -175,6 +185,16 @@ impl JobSpec {
     pub fn environment_word(&self) -> String {
         format!("{}.{}", self.job, self.attempt)
     }
+}
+
+/// Checks what names a task that somebody else started, before it is written down.
+pub fn check_watched(session: &str, log_file: &str, cwd: Option<&str>) -> Result<(), JobSpecError> {
+    check_path("tmux_session", session)?;
+    check_path("log_file", log_file)?;
+    if log_file.ends_with('/') || log_file == "~" {
+        return Err(JobSpecError::LogIsDirectory);
+    }
+    check_path("cwd", cwd.unwrap_or_default())
 }
 
 pub(super) fn check_path(field: &'static str, path: &str) -> Result<(), JobSpecError> {

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use aho_corasick::AhoCorasick;
+use serde_json::Value;
 use zeroize::Zeroizing;
 
 /// What stands in the place of a secret.
@@ -83,6 +84,20 @@ impl Mask {
         }
         masked.extend_from_slice(bytes.get(from..).unwrap_or_default());
         Cow::Owned(masked)
+    }
+
+    /// Replaces every known secret in the texts of a JSON value.
+    pub fn mask_json(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Cow::Owned(masked) = self.mask_text(text) {
+                    *text = masked;
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_json(item)),
+            Value::Object(members) => members.values_mut().for_each(|item| self.mask_json(item)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
     }
 
     /// Starts the masking of one byte stream.

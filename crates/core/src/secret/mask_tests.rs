@@ -127,6 +127,16 @@ fn pieces() -> impl Strategy<Value = Vec<String>> {
     proptest::collection::vec("[ab]{0,14}|a{0,20}|[abé]{0,9}", 0..12)
 }
 
+#[test]
+fn texts_within_json_are_masked_and_the_rest_stays() {
+    let mask = Mask::new(["quoted\"secret"]);
+    let mut value = serde_json::json!({"n": 1, "list": ["a quoted\"secret b", {"deep": "quoted\"secret"}], "no": null});
+    mask.mask_json(&mut value);
+    let wanted =
+        serde_json::json!({"n": 1, "list": ["a [masked] b", {"deep": "[masked]"}], "no": null});
+    assert_eq!(value, wanted);
+}
+
 proptest! {
     #[test]
     fn stream_equals_the_mask_of_the_whole_however_it_is_cut(

@@ -289,7 +289,7 @@ pub fn summary(event: &WatchEvent, facts: &WatchFacts<'_>) -> String {
             "its sandbox is not in the configuration any more, so it cannot be looked at".to_owned()
         }
         WatchEvent::Stalled { silent_s } => format!("its log has not grown for {silent_s} s"),
-        WatchEvent::Alarm(alarm) => alarm.sentence().to_owned(),
+        WatchEvent::Alarm(alarm) => format!("{}{because}", alarm.sentence()),
     };
     format!("{task} on {sandbox}: {what}")
 }

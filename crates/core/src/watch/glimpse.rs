@@ -7,8 +7,8 @@ use sha1::{Digest, Sha1};
 
 use crate::job::{CheckpointFormat, CheckpointSight, FileKind};
 
-/// Longest end of a log that is kept, in bytes.
-pub const LONGEST_TAIL: usize = 16 * 1024;
+/// Longest end of a log that is kept, in bytes: 200 lines of 250 characters, and less than an event holds.
+pub const LONGEST_TAIL: usize = 56 * 1024;
 
 /// A line that breaks off is read again from its beginning, unless it is longer than this.
 const LONGEST_PART: usize = 4 * 1024;
@@ -49,9 +49,22 @@ pub fn joined_tail(kept: &str, new: &str, lines: u32) -> String {
     let mut breaks = body.rmatch_indices('\n');
     let from = lines.checked_sub(1).and_then(|skip| breaks.nth(skip));
     let from = from.map_or(0, |(at, _)| at + 1);
-    let from = from.max(text.len().saturating_sub(LONGEST_TAIL));
-    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at));
-    text.split_off(from.unwrap_or(0))
+    let least = text.len().saturating_sub(LONGEST_TAIL);
+    if from >= least {
+        return text.split_off(from);
+    }
+    let at = (least..=text.len()).find(|at| text.is_char_boundary(*at));
+    let mut tail = text.split_off(at.unwrap_or(0));
+    let broken = broken_line(tail.as_bytes());
+    tail.split_off(broken)
+}
+
+/// How long the rest of a line is that a text begins with, where more follows: half a line may be half a word.
+pub fn broken_line(text: &[u8]) -> usize {
+    match text.iter().position(|byte| *byte == b'\n') {
+        Some(end) if end + 1 < text.len() => end + 1,
+        _ => 0,
+    }
 }
 
 /// What a checkpoint says.
@@ -133,6 +146,28 @@ mod tests {
         #[case] tail: &str,
     ) {
         assert_eq!(joined_tail(kept, new, lines), tail);
+    }
+
+    #[test]
+    fn tail_holds_two_hundred_lines_of_ordinary_length_and_is_cut_between_lines() {
+        let line = |number: usize| format!("{number:0>249}\u{e9}\n");
+        let log: String = (0..300).map(line).collect();
+        let last: String = (100..300).map(line).collect();
+        assert_eq!(joined_tail("", &log, 200), last);
+        let tail = joined_tail("", &log, 300);
+        assert!(tail.len() <= LONGEST_TAIL && tail.len() > LONGEST_TAIL - 300);
+        assert!(log.ends_with(&format!("\n{tail}")), "{tail}");
+        let endless = "\u{e9}".repeat(LONGEST_TAIL);
+        assert_eq!(joined_tail("", &endless, 9).len(), LONGEST_TAIL);
+    }
+
+    #[rstest]
+    #[case(b"half\nwhole\n", 5)]
+    #[case(b"no end", 0)]
+    #[case(b"only\n", 0)]
+    #[case(b"", 0)]
+    fn rest_of_a_line_is_left_out_where_more_follows(#[case] text: &[u8], #[case] length: usize) {
+        assert_eq!(broken_line(text), length);
     }
 
     fn file(kind: FileKind, text: &str, size: u64, age: u64) -> CheckpointSight {

@@ -16,7 +16,8 @@ pub use address::{
 pub use delivery::{Channel, MOST_TRIES, channels, is_for_people, next_try, wakes};
 pub use event::{EventDraft, EventRecord, EventType, LONGEST_EVENT_TEXT, WatchFacts, summary};
 pub use glimpse::{
-    CheckpointGlimpse, LONGEST_TAIL, checkpoint_glimpse, digest, joined_tail, next_scan,
+    CheckpointGlimpse, LONGEST_TAIL, broken_line, checkpoint_glimpse, digest, joined_tail,
+    next_scan,
 };
 pub use notice::{
     Notice, NotifierKind, NotifierRequest, RequestError, ServiceReply, Weight, signature,

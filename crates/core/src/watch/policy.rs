@@ -4,8 +4,11 @@
 //! By themselves they may name only what the user has listed.
 
 use std::fmt;
+use std::net::SocketAddr;
 
-use super::address::{AddressKind, HostPort, WebAddress, WebAddressError, judge_address};
+use super::address::{
+    AddressKind, HostPort, WebAddress, WebAddressError, judge_address, usable_addresses,
+};
 use crate::job::WatchOrder;
 use crate::output::clean_line;
 
@@ -50,6 +53,22 @@ pub enum PolicyRefusal {
         /// The host.
         host: String,
     },
+    /// This machine, which is posted to only where it is listed.
+    #[error(
+        "`webhook_url` names the host `{host}`, which is this machine and is not listed in the configuration"
+    )]
+    Here {
+        /// The host.
+        host: String,
+    },
+    /// A name that means only addresses which are never posted to.
+    #[error("`webhook_url` names the host `{host}`, which is at a {} address; that is never posted to", .kind.words())]
+    Name {
+        /// The host.
+        host: String,
+        /// What its address is.
+        kind: AddressKind,
+    },
     /// A text that is no address.
     #[error("`webhook_url` cannot be posted to: {0}")]
     Address(#[source] WebAddressError),
@@ -70,11 +89,22 @@ impl PolicyRefusal {
                 "nothing was started; the user can allow it in the table [watchdog] of the configuration file: webhook_hosts = [{}], or allow_event_command = \"any\"; then restart the server",
                 quoted(host)
             ),
-            PolicyRefusal::Address(_) | PolicyRefusal::Kind(_) => {
+            // Whoever may name any host may still not name this machine.
+            PolicyRefusal::Here { host } => format!(
+                "nothing was started; the user can allow it in the table [watchdog] of the configuration file: webhook_hosts = [{}]; then restart the server",
+                quoted(host)
+            ),
+            PolicyRefusal::Address(_) | PolicyRefusal::Kind(_) | PolicyRefusal::Name { .. } => {
                 "nothing was started; give another address, or none".to_owned()
             }
         }
     }
+}
+
+/// Whether a name means this machine wherever it is looked up.
+fn is_local_name(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    host == "localhost" || host.ends_with(".localhost")
 }
 
 /// A text as TOML writes it.
@@ -143,17 +173,39 @@ impl EventPolicy {
     pub fn check_webhook(&self, url: &str) -> Result<WebAddress, PolicyRefusal> {
         let address = WebAddress::parse(url).map_err(PolicyRefusal::Address)?;
         // First what no list changes: the hint must not be in vain.
-        let is_allowed = match address.ip().map(judge_address) {
-            None | Some(AddressKind::Usual) => self.allow == AllowEvents::Any,
-            Some(AddressKind::Loopback) => false,
+        let is_here = match address.ip().map(judge_address) {
+            None => is_local_name(address.host()),
+            Some(AddressKind::Usual) => false,
+            Some(AddressKind::Loopback) => true,
             Some(kind) => return Err(PolicyRefusal::Kind(kind)),
         };
-        if is_allowed || self.lists(&address) {
+        if self.lists(&address) || (self.allow == AllowEvents::Any && !is_here) {
             return Ok(address);
         }
-        Err(PolicyRefusal::Host {
-            host: address.host().to_owned(),
+        let host = address.host().to_owned();
+        Err(match is_here {
+            true => PolicyRefusal::Here { host },
+            false => PolicyRefusal::Host { host },
         })
+    }
+
+    /// Whether one of the addresses that the name of a host means may be posted to. Where none was found, that is not
+    /// known.
+    pub fn check_found(
+        &self,
+        address: &WebAddress,
+        found: impl IntoIterator<Item = SocketAddr>,
+    ) -> Result<(), PolicyRefusal> {
+        let mut found = found.into_iter().peekable();
+        if found.peek().is_none() {
+            return Ok(());
+        }
+        let host = address.host().to_owned();
+        match usable_addresses(found, self.lists(address)) {
+            Ok(_) => Ok(()),
+            Err(AddressKind::Loopback) => Err(PolicyRefusal::Here { host }),
+            Err(kind) => Err(PolicyRefusal::Name { host, kind }),
+        }
     }
 
     /// Whether the host of an address is listed, which also allows it to be this machine.
@@ -216,6 +268,9 @@ mod tests {
     #[case("http://169.254.169.254/latest", false, false)]
     #[case("http://[::ffff:169.254.169.254]/latest", false, false)]
     #[case("http://127.0.0.1:1/", false, false)]
+    #[case("http://localhost:9/x", false, false)]
+    #[case("http://LOCALHOST.:9/x", false, false)]
+    #[case("http://a.localhost/x", false, false)]
     #[case("http://hooks.example@evil.org/", false, false)]
     fn only_a_listed_host_is_allowed(
         #[case] url: &str,
@@ -246,6 +301,43 @@ mod tests {
             let hint = refusal.hint();
             assert!(!hint.contains("webhook_hosts"), "{hint}");
         }
+    }
+
+    #[rstest]
+    #[case("http://127.0.0.1:9/x", "127.0.0.1")]
+    #[case("http://localhost:9/x", "localhost")]
+    fn this_machine_must_be_listed_and_the_hint_says_only_that(
+        #[case] url: &str,
+        #[case] host: &str,
+    ) {
+        for policy in [EventPolicy::default(), any()] {
+            let hint = policy.check_webhook(url).unwrap_err().hint();
+            let wanted = format!("webhook_hosts = [\"{host}\"]");
+            assert!(hint.contains(&wanted) && !hint.contains("any"), "{hint}");
+        }
+        let mut policy = any();
+        policy.webhook_hosts = vec![HostPort::parse(host).unwrap()];
+        assert!(policy.check_webhook(url).is_ok());
+    }
+
+    #[rstest]
+    #[case(&[], true, true)]
+    #[case(&["127.0.0.1:1"], false, true)]
+    #[case(&["127.0.0.1:1", "[::1]:1"], false, true)]
+    #[case(&["169.254.169.254:1"], false, false)]
+    #[case(&["169.254.169.254:1", "203.0.113.9:1"], true, true)]
+    fn name_whose_addresses_are_all_refused_is_refused(
+        #[case] found: &[&str],
+        #[case] is_allowed: bool,
+        #[case] is_allowed_when_listed: bool,
+    ) {
+        let found: Vec<SocketAddr> = found.iter().map(|one| one.parse().unwrap()).collect();
+        let address = WebAddress::parse("http://hooks.example/").unwrap();
+        let unlisted = EventPolicy::default();
+        let checked = unlisted.check_found(&address, found.clone());
+        assert_eq!(checked.is_ok(), is_allowed, "{checked:?}");
+        let checked = listed().check_found(&address, found);
+        assert_eq!(checked.is_ok(), is_allowed_when_listed, "{checked:?}");
     }
 
     #[test]

@@ -101,6 +101,7 @@ impl Engine {
     ) -> Result<JobFollower<'_>, Failure> {
         let row = self.store().job(id, context.principal.as_str()).await?;
         let row = row.ok_or_else(|| unknown(id.as_str()))?;
+        self.kept.learn().await;
         Ok(JobFollower {
             engine: self,
             row,
@@ -214,7 +215,7 @@ impl JobFollower<'_> {
         let skip = crate::run::start_of_last_lines(&log.text, lines) as u64;
         // The lines may begin before what is kept.
         let missed = match (log.hole, skip) {
-            (Some(hole), 0) if hole.to() == begin => hole.swallowed(first, begin),
+            (Some(hole), 0) if hole.to() == begin && lines > 0 => hole.swallowed(first, begin),
             _ => 0,
         };
         Ok(Some(Begin {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use remote_sandbox_core::failure::Failure;
+use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::job::{
     FileKind, Hole, JobId, JobState, LogPart, MOST_LOG_BYTES, Observation, SessionName,
 };
@@ -12,6 +12,7 @@ use remote_sandbox_core::output::{Pattern, clean_text};
 use super::Engine;
 use super::jobs::unknown;
 use crate::call::CallContext;
+use crate::clock;
 use crate::job::{self, Seen};
 use crate::run::{Reading, ReadingPosition, Wanted, shown};
 use crate::sandbox::Sandbox;
@@ -126,6 +127,7 @@ impl Engine {
         context: &CallContext,
         reference: &JobReference,
     ) -> Result<Found, Failure> {
+        self.kept.learn().await;
         let principal = context.principal.as_str();
         let ours = |row: Option<JobRow>, shown: &str| {
             let row = row.ok_or_else(|| unknown(shown))?;
@@ -220,26 +222,41 @@ impl Engine {
                 watch,
             } => {
                 let looked = job::look_at_foreign(sandbox.as_ref(), session, log_file, part);
-                let looked = looked.await.map_err(|failure| failure.masked(&self.mask))?;
-                let (state, observation) = looked;
-                let (searched, has_pattern) = self.search(&observation, wanted, wait_for, 0);
-                Ok(JobReport {
+                let mut report = JobReport {
                     row: None,
                     sandbox: name.clone(),
                     session: session.clone(),
                     log_file: log_file.clone(),
-                    state,
-                    hearsay_code: observation.hearsay_exit_code(),
+                    state: JobState::Unreachable {
+                        since: clock::wall().as_secs(),
+                    },
+                    hearsay_code: None,
                     is_unattended: false,
                     has_left: false,
                     is_log_unbounded: false,
-                    log: Some(observation.log.kind),
-                    searched,
-                    has_pattern,
-                    reading: Some(self.reading(&observation, wanted, wait_for, 0)),
+                    log: None,
+                    searched: None,
+                    has_pattern: false,
+                    reading: None,
                     failure: None,
                     watch: *watch,
-                })
+                };
+                let (state, observation) = match looked.await {
+                    Ok(looked) => looked,
+                    Err(failure) if failure.code == Code::InvalidParams => return Err(failure),
+                    // As with a job of ours, a host that cannot be asked is what is to be told of the task.
+                    Err(failure) => {
+                        report.failure = Some(failure.masked(&self.mask));
+                        return Ok(report);
+                    }
+                };
+                (report.searched, report.has_pattern) =
+                    self.search(&observation, wanted, wait_for, 0);
+                report.state = state;
+                report.hearsay_code = observation.hearsay_exit_code();
+                report.log = Some(observation.log.kind);
+                report.reading = Some(self.reading(&observation, wanted, wait_for, 0));
+                Ok(report)
             }
         }
     }

@@ -67,9 +67,7 @@ impl Engine {
         let sandbox = self.sandbox(request.sandbox.as_deref())?;
         let name = sandbox.description().name.to_string();
         if let Some(order) = &request.watch {
-            self.events
-                .check(order)
-                .map_err(|refusal| refused(&refusal))?;
+            self.check_events(order).await?;
         }
         request.run = request.run.within(sandbox.surroundings());
         self.kept.learn().await;
@@ -368,7 +366,7 @@ fn not_its_records(row: &JobRow) -> Failure {
     Failure::new(Code::RemoteRefused, text).hint("look for its processes with exec_bash")
 }
 
-fn invalid(error: &JobSpecError) -> Failure {
+pub(super) fn invalid(error: &JobSpecError) -> Failure {
     Failure::new(Code::InvalidParams, error.to_string())
 }
 

@@ -110,6 +110,16 @@ fn dialers(
     (Arc::new(usual), Arc::new(lone))
 }
 
+/// The hosts of a configuration that can be used, by name.
+fn configured(config: &Config, dialer: &Arc<Dialer>) -> BTreeMap<String, Arc<dyn Sandbox>> {
+    let mut sandboxes: BTreeMap<String, Arc<dyn Sandbox>> = BTreeMap::new();
+    for entry in config.ready() {
+        let sandbox = SshSandbox::new(entry, dialer.clone());
+        sandboxes.insert(entry.name.to_string(), Arc::new(sandbox));
+    }
+    sandboxes
+}
+
 /// Whether there is always a sandbox on this machine: where it was asked for, or where nothing else was.
 /// Somebody whose configuration cannot be read wanted another machine than this one.
 pub(crate) fn needs_local(config: &Config) -> bool {
@@ -139,11 +149,7 @@ impl Engine {
         let (dialer, unattended) = dialers(environment, &hosts, &keeper, sockets);
         let names = config.stored_secret_names().into_iter().cloned().collect();
         let kept = KeptSecrets::new(names, secret_store.clone(), mask.clone());
-        let mut sandboxes: BTreeMap<String, Arc<dyn Sandbox>> = BTreeMap::new();
-        for entry in config.ready() {
-            let sandbox = SshSandbox::new(entry, dialer.clone());
-            sandboxes.insert(entry.name.to_string(), Arc::new(sandbox));
-        }
+        let sandboxes = configured(config, &dialer);
         let audit = Arc::new(Audit::new(&state, mask.clone()));
         let registry = Arc::new(Registry::new(&state, mask.clone(), audit.clone()));
         registry.prune();
@@ -181,6 +187,7 @@ impl Engine {
             unattended,
             trials: Mutex::default(),
             made: tokio::sync::Mutex::default(),
+            learned: Mutex::default(),
             keeper: Arc::new(NoKeeper),
             config_file: None,
         })

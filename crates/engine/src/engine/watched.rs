@@ -162,6 +162,8 @@ impl Engine {
         let Some((name, file)) = kept_local_source(whole.clone()) else {
             let config = self.config_of(whole);
             let config = config.ok_or_else(|| missing("is not an entry"))?;
+            // Whoever looks there may never log in with what the entry names, and its output is masked all the same.
+            self.learn_secrets(&config).await?;
             return Ok(Arc::new(SshSandbox::new(&config, self.dialer.clone())));
         };
         let settings = self.resolved(Environment::new(), Some(file)).local;
@@ -180,7 +182,7 @@ impl Engine {
             .ok_or_else(|| missing("is not an entry"))
     }
 
-    async fn whole_entry(&self, key: &str) -> Result<Map<String, Value>, Failure> {
+    pub(super) async fn whole_entry(&self, key: &str) -> Result<Map<String, Value>, Failure> {
         let found = self.store().watched_sandbox(key).await?;
         let found = found.ok_or_else(|| missing("is not there any more"))?;
         let written: Written =
@@ -198,7 +200,11 @@ impl Engine {
         self.resolved(environment, None).ready().next().cloned()
     }
 
-    fn resolved(&self, mut environment: Environment, file: Option<ConfigText>) -> Config {
+    pub(super) fn resolved(
+        &self,
+        mut environment: Environment,
+        file: Option<ConfigText>,
+    ) -> Config {
         let home = self.home.as_ref().and_then(|home| home.to_str());
         if let Some(home) = home {
             environment.insert("HOME".to_owned(), home.to_owned());

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
-use remote_sandbox_core::job::{JobId, SessionName, WatchOrder};
+use remote_sandbox_core::job::{JobId, SessionName, WatchOrder, check_watched};
 use remote_sandbox_core::service::ServiceStatus;
 use serde_json::Value;
 
 use super::Engine;
-use super::jobs::refused;
+use super::jobs::invalid;
 use super::keeper::{STALE_AFTER, is_fresh};
 use crate::audit::BeginRow;
 use crate::call::CallContext;
@@ -146,9 +146,10 @@ impl Engine {
         context: &CallContext,
         request: WatchRequest,
     ) -> Result<WatchReport, Failure> {
-        self.events
-            .check(&request.order)
-            .map_err(|refusal| refused(&refusal))?;
+        self.check_events(&request.order).await?;
+        // What no host can be asked would be found out only when nobody is there any more.
+        check_watched(&request.session, &request.log_file, request.cwd.as_deref())
+            .map_err(|error| invalid(&error))?;
         let sandbox = self.sandbox(request.sandbox.as_deref())?;
         let name = sandbox.description().name.to_string();
         self.kept.learn().await;
@@ -174,7 +175,7 @@ impl Engine {
             self.ensure_watchdog(ensure)
         );
         Ok(WatchReport {
-            row: self.masked_watch(registered.row),
+            row: self.masked_watch(registered.row).await,
             was_watched: registered.was_watched,
             kept_entries,
             warnings: warning.into_iter().chain(login).collect(),
@@ -239,7 +240,8 @@ impl Engine {
 
     /// A watch of the caller.
     pub async fn watch(&self, context: &CallContext, number: u64) -> Result<WatchRow, Failure> {
-        Ok(self.masked_watch(self.find_watch(context, number).await?))
+        let row = self.find_watch(context, number).await?;
+        Ok(self.masked_watch(row).await)
     }
 
     pub(super) async fn find_watch(
@@ -250,7 +252,9 @@ impl Engine {
         let unknown = || unknown_watch(number);
         let id = WatchId::new(number).ok_or_else(unknown)?;
         let found = self.store().watch(id, context.principal.as_str()).await?;
-        found.ok_or_else(unknown)
+        let found = found.ok_or_else(unknown)?;
+        self.learn_of_watch(&found).await;
+        Ok(found)
     }
 
     /// The watches of the caller, the newest first.
@@ -262,7 +266,11 @@ impl Engine {
     ) -> Result<Vec<WatchRow>, Failure> {
         let principal = context.principal.as_str();
         let rows = self.store().watches(principal, status, most).await?;
-        Ok(rows.into_iter().map(|row| self.masked_watch(row)).collect())
+        let mut shown = Vec::with_capacity(rows.len());
+        for row in rows {
+            shown.push(self.masked_watch(row).await);
+        }
+        Ok(shown)
     }
 
     /// Ends a watch; its task goes on.
@@ -275,7 +283,7 @@ impl Engine {
         let id = WatchId::new(number).ok_or_else(unknown)?;
         let principal = context.principal.as_str();
         let row = self.store().cancel_watch(id, principal).await?;
-        Ok(self.masked_watch(row.ok_or_else(unknown)?))
+        Ok(self.masked_watch(row.ok_or_else(unknown)?).await)
     }
 
     /// Events of the caller's watches; waits for the first new one when asked to.
@@ -299,14 +307,18 @@ impl Engine {
         loop {
             let events = store.events(principal, watch, after, query.most).await?;
             if !events.is_empty() || clock::instant() >= until {
+                let mut masked = Vec::with_capacity(events.len());
+                for event in events {
+                    masked.push(self.masked_event(event).await);
+                }
                 // Whoever goes on after the last one that is shown misses none.
-                let shown = events.iter().map(|event| event.id).max();
+                let shown = masked.iter().map(|event| event.id).max();
                 return Ok(EventReport {
                     last: match query.after {
                         Some(after) => shown.unwrap_or(after),
                         None => shown.unwrap_or(first),
                     },
-                    events,
+                    events: masked,
                     is_watchdog_alive: super::keeper::is_watchdog_alive(store).await,
                 });
             }
@@ -419,27 +431,6 @@ impl Engine {
             kept_entries: 0,
             warnings: Vec::new(),
         })
-    }
-
-    /// A watch as it is shown: what a caller wrote into a command may be a secret.
-    fn masked_watch(&self, mut row: WatchRow) -> WatchRow {
-        let mask = |text: &mut Option<String>| {
-            if let Some(text) = text {
-                *text = self.mask.mask_text(text).into_owned();
-            }
-        };
-        let order = &mut row.order;
-        mask(&mut order.resume.command);
-        mask(&mut order.checkpoint_command);
-        mask(&mut order.event_command);
-        mask(&mut order.codex_command);
-        mask(&mut order.claude_command);
-        if let Some(plan) = &order.resume.plan {
-            let plan = plan.to_string();
-            let shown = self.mask.mask_text(&plan);
-            order.resume.plan = serde_json::from_str(&shown).ok();
-        }
-        row
     }
 }
 

@@ -356,6 +356,13 @@ fn refused(sandbox: &dyn Sandbox, spec: &JobSpec, refusal: &StartRefusal) -> Fai
             );
             failure(Code::RemoteRefused).hint(hint)
         }
+        StartRefusal::NoFreeGpu { present, .. } if spec.gpus().exceeds(*present) => {
+            let text = format!(
+                "sandbox `{name}`: the job was not started: the host has {present} GPUs, fewer than `gpus` asks for"
+            );
+            Failure::new(Code::Unsupported, text)
+                .hint("ask for fewer `gpus` or none, or use another sandbox (list_sandboxes)")
+        }
         StartRefusal::NoFreeGpu { .. } => failure(Code::Busy)
             .hint("ask for fewer `gpus`, wait, or use another sandbox (list_sandboxes)")
             .retry(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use remote_sandbox_core::secret::{Secret, SecretName};
-use remote_sandbox_core::watch::{Channel, signature};
+use remote_sandbox_core::watch::{Channel, WebAddress, signature};
 use rstest::rstest;
 use tokio::io::AsyncWriteExt as _;
 
@@ -143,6 +143,17 @@ async fn name_that_means_this_machine_is_refused_unless_it_is_listed() {
     let url = format!("http://localhost:{}/", web.port);
     let any = Stage::new("[watchdog]\nallow_event_command = \"any\"\n");
     let error = post(&any, &url).await.unwrap_err();
+    assert!(matches!(error, DeliveryError::Policy(_)), "{error:?}");
+    // A name of which that is known only when it is looked up.
+    let address = WebAddress::parse(&url).unwrap();
+    let looked_up = post::Post {
+        address: &address,
+        may_be_here: false,
+        authorization: None,
+        headers: Vec::new(),
+        body: Vec::new(),
+    };
+    let error = looked_up.send(&any.settings).await.unwrap_err();
     let is_loopback = matches!(
         error,
         DeliveryError::Refused {

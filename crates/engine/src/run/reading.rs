@@ -189,7 +189,11 @@ fn whole_lines(bytes: &[u8], from: u64, total: u64) -> usize {
     }
 }
 
+/// Where the last so many lines begin; of none of them, at the end.
 pub(crate) fn start_of_last_lines(bytes: &[u8], lines: usize) -> usize {
+    if lines == 0 {
+        return bytes.len();
+    }
     let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let mut seen = 0;
     for (at, &byte) in body.iter().enumerate().rev() {

@@ -125,7 +125,8 @@ impl Watchdog {
         }
     }
 
-    async fn deliver_one(&self, held: &Held, delivery: DueDelivery) {
+    async fn deliver_one(&self, held: &Held, mut delivery: DueDelivery) {
+        delivery.event = self.engine.masked_event(delivery.event).await;
         let (event, word) = (delivery.event.id, delivery.channel.clone());
         let tries = delivery.tries.saturating_add(1);
         let outcome = match self.parcel(delivery) {

@@ -58,7 +58,11 @@ impl Watchdog {
     /// Writes the files that an earlier process did not come to.
     pub(super) async fn write_missing_files(&self) {
         match self.store().newest_events(LOOKED_FOR).await {
-            Ok(events) => events.iter().for_each(|event| self.write_file(event)),
+            Ok(events) => {
+                for event in events {
+                    self.write_file(&self.engine.masked_event(event).await);
+                }
+            }
             Err(error) => tracing::warn!(%error, "the files of events are not looked for"),
         }
     }

@@ -9,7 +9,9 @@ use remote_sandbox_core::job::{
 };
 use remote_sandbox_core::output::clean_text;
 use remote_sandbox_core::secret::Mask;
-use remote_sandbox_core::watch::{checkpoint_glimpse, digest, joined_tail, next_scan};
+use remote_sandbox_core::watch::{
+    LONGEST_TAIL, broken_line, checkpoint_glimpse, digest, joined_tail, next_scan,
+};
 
 use crate::clock;
 use crate::job::{ask_within, settle, state_of_foreign};
@@ -158,7 +160,7 @@ async fn read(
         _ => String::new(),
     };
     let text = std::mem::take(&mut observation.log.text);
-    Ok(Reading {
+    let mut reading = Reading {
         alarms: alarms_in(&text),
         missed: swallowed(&observation.log, asked, from),
         from,
@@ -166,7 +168,11 @@ async fn read(
         text,
         observation,
         state,
-    })
+    };
+    if read_from(task).is_none() {
+        reading.drop_broken_line();
+    }
+    Ok(reading)
 }
 
 /// How many bytes between these two are not kept any more.
@@ -186,18 +192,10 @@ async fn read_more(
     let mut wanted = Vec::new();
     for (place, (task, reading)) in tasks.iter().zip(readings.iter()).enumerate() {
         let Ok(reading) = reading else { continue };
-        if task.job.is_none() {
+        let Some((begin, byte, most)) = reading.missing(task) else {
             continue;
-        }
-        let size = reading.observation.log.size_bytes.unwrap_or(0);
-        let read = reading.from + reading.text.len() as u64;
-        let byte = size.saturating_sub(MORE);
-        let (begin, byte) = match size {
-            size if size < reading.from => (0, byte),
-            size if size > read => (read, byte.max(read)),
-            _ => continue,
         };
-        if let Ok(look) = look(task, LogPart::Since { byte, most: MORE }) {
+        if let Ok(look) = look(task, LogPart::Since { byte, most }) {
             wanted.push((place, byte, over_gap(look, begin, byte)));
         }
     }
@@ -209,7 +207,11 @@ async fn read_more(
         };
         for ((place, byte, _), observation) in some.iter().zip(observations) {
             if let (Some(Ok(reading)), Some(more)) = (readings.get_mut(*place), observation) {
-                reading.alarms.extend(alarms_in(&more.gap_text));
+                // Of a task that is not ours this is older than what was searched at the first look.
+                if tasks.get(*place).is_some_and(|task| task.job.is_some()) {
+                    reading.alarms.extend(alarms_in(&more.gap_text));
+                    reading.alarms.extend(alarms_in(&more.log.text));
+                }
                 reading.take_more(*byte, more.log);
             }
         }
@@ -228,8 +230,25 @@ fn over_gap(look: Look, begin: u64, end: u64) -> Look {
 }
 
 impl Reading {
+    /// What is still to be brought of the log: where that which was not read begins, and the part that is wanted.
+    fn missing(&self, task: &WatchedTask) -> Option<(u64, u64, u64)> {
+        let size = self.observation.log.size_bytes.unwrap_or(0);
+        if task.job.is_none() {
+            let lines = self.text.iter().filter(|byte| **byte == b'\n').count();
+            let is_enough = self.from == 0 || lines > task.watch.order.max_log_lines as usize;
+            let byte = size.saturating_sub(LONGEST_TAIL as u64);
+            return (!is_enough && size > self.from).then_some((byte, byte, LONGEST_TAIL as u64));
+        }
+        let read = self.from + self.text.len() as u64;
+        let byte = size.saturating_sub(MORE);
+        match size {
+            size if size < self.from => Some((0, byte, MORE)),
+            size if size > read => Some((read, byte.max(read), MORE)),
+            _ => None,
+        }
+    }
+
     fn take_more(&mut self, byte: u64, more: FileSight) {
-        self.alarms.extend(alarms_in(&more.text));
         let read = self.from + self.text.len() as u64;
         let byte = more.begins_at.unwrap_or(byte);
         self.missed += swallowed(&more, read, byte);
@@ -240,6 +259,17 @@ impl Reading {
             self.kept.clear();
             self.from = byte;
             self.text = more.text;
+            self.drop_broken_line();
+        }
+    }
+
+    /// What begins somewhere in a log mostly begins within a line. Behind a part that is not kept any more all there is
+    /// is shown.
+    fn drop_broken_line(&mut self) {
+        if self.from > 0 && self.missed == 0 {
+            let broken = broken_line(&self.text);
+            self.text.drain(..broken);
+            self.from += broken as u64;
         }
     }
 
@@ -258,6 +288,8 @@ impl Reading {
         let order = &watch.order;
         let clean = |bytes: &[u8]| clean_text(&mask.mask_bytes(bytes));
         let tail = self.tail(&clean(&self.text), order.max_log_lines);
+        // Also what an earlier version kept, and what only the joined parts show.
+        let tail = mask.mask_text(&tail).into_owned();
         let sight = self.observation.checkpoint.as_ref();
         let checkpoint = checkpoint_glimpse(sight, order.checkpoint_format, CHECKPOINT_BYTES);
         if checkpoint.is_unreadable {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use remote_sandbox_core::failure::Failure;
+use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::job::{
     JobState, Phase, Step, UnknownReason, WatchEnd, WatchEvent, WatchInput, WatchOrder, step,
 };
@@ -51,7 +51,7 @@ impl Watchdog {
                     },
                 )
             }
-            Err(failure) => self.decide_on_failure(task, &WatchInput::Unreachable, failure, now),
+            Err(failure) => self.decide_on_failure(task, &missed_look(failure), failure, now),
         }
     }
 
@@ -175,7 +175,11 @@ impl Watchdog {
             stdout: "",
             stderr: error.unwrap_or_default(),
         };
-        let draft = EventDraft::new(event, &facts);
+        let mut draft = EventDraft::new(event, &facts);
+        // What was kept before may be of a version that did not know all secrets.
+        let mask = self.engine.mask();
+        mask.mask_json(&mut draft.payload);
+        draft.summary = mask.mask_text(&draft.summary).into_owned();
         let ways = channels(&watch.order, &self.settings, draft.event_type);
         NewEvent {
             event_type: draft.event_type.word(),
@@ -191,8 +195,9 @@ impl Watchdog {
         let mask = self.engine.mask();
         let command = order.resume.command.take();
         order.resume.command = command.map(|text| mask.mask_text(&text).into_owned());
-        let plan = order.resume.plan.take().map(|plan| plan.to_string());
-        order.resume.plan = plan.and_then(|plan| serde_json::from_str(&mask.mask_text(&plan)).ok());
+        if let Some(plan) = &mut order.resume.plan {
+            mask.mask_json(plan);
+        }
         order
     }
 
@@ -274,11 +279,20 @@ fn after(
     next
 }
 
+/// What a failed look means: an error of our own says nothing of the host.
+pub(super) fn missed_look(failure: &Failure) -> WatchInput {
+    match failure.code {
+        Code::StoreUnavailable | Code::Internal => WatchInput::NotLooked,
+        _ => WatchInput::Unreachable,
+    }
+}
+
 /// How a task stands, in the words of the Python package.
 fn state_word(input: &WatchInput, before: &str) -> String {
     let word = match input {
         WatchInput::ConfigMissing => "config_missing",
         WatchInput::Unreachable => "ssh_unreachable",
+        WatchInput::NotLooked => "unknown",
         WatchInput::ResumeStarted | WatchInput::ResumedByOther => "running",
         WatchInput::ResumeFailed | WatchInput::ResumeAbandoned => "interrupted",
         WatchInput::Seen(sight) => match &sight.state {

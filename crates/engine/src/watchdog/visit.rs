@@ -8,7 +8,7 @@ use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::job::{JobState, Phase, WatchInput};
 
 use super::looking::{Glimpse, look_at_all};
-use super::noting::Decided;
+use super::noting::{Decided, missed_look};
 use super::rest::Rest;
 use super::{Held, HostKey, Made, Watchdog, locked};
 use crate::clock;
@@ -73,8 +73,8 @@ impl Watchdog {
             Ok(sandbox) => sandbox,
             Err(failure) => {
                 // A keychain that is closed for a while is not a sandbox that nobody knows.
-                let input = match failure.code {
-                    Code::StoreUnavailable | Code::Internal => WatchInput::Unreachable,
+                let input = match missed_look(&failure) {
+                    WatchInput::NotLooked => WatchInput::NotLooked,
                     _ => WatchInput::ConfigMissing,
                 };
                 return self.note_failure(held, &tasks, &input, &failure).await;
@@ -92,7 +92,7 @@ impl Watchdog {
         match look_at_all(store, sandbox.as_ref(), self.engine.mask(), &tasks).await {
             Ok(seen) => self.follow(held, &sandbox, tasks, seen).await,
             Err(failure) => {
-                let input = WatchInput::Unreachable;
+                let input = missed_look(&failure);
                 self.note_failure(held, &tasks, &input, &failure).await;
                 if !tasks.is_empty() {
                     self.note_failure(held, &unfinished, &input, &failure).await;
@@ -171,7 +171,7 @@ impl Watchdog {
     /// The sandbox of a host: of its kept entry, else as our own configuration has it.
     pub(super) async fn sandbox(&self, key: &HostKey) -> Result<Arc<dyn Sandbox>, Failure> {
         let Some(entry) = &key.entry else {
-            return self.engine.sandbox(Some(&key.sandbox));
+            return self.engine.masked_sandbox(&key.sandbox).await;
         };
         if let Some(made) = locked(&self.made).get_mut(entry) {
             made.used = clock::instant();
@@ -191,7 +191,10 @@ impl Watchdog {
             Err(failure) if self.engine.kept_key(&key.sandbox).as_ref() != Some(entry) => {
                 Err(failure)
             }
-            Err(failure) => self.engine.sandbox(Some(&key.sandbox)).map_err(|_| failure),
+            Err(failure) => {
+                let own = self.engine.masked_sandbox(&key.sandbox).await;
+                own.map_err(|_| failure)
+            }
         }
     }
 }

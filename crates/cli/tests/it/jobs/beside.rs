@@ -15,6 +15,11 @@ impl Beside {
         Beside(Some(child.spawn().unwrap()))
     }
 
+    /// Its number.
+    pub(super) fn pid(&self) -> u32 {
+        self.0.as_ref().unwrap().id()
+    }
+
     /// Whether it still runs.
     pub(super) fn runs(&mut self) -> bool {
         let child = self.0.as_mut().unwrap();

@@ -13,27 +13,36 @@ use super::{Ends, Host, LIMIT};
 use crate::support::{entry, entry_via, program, ready};
 
 /// A person with a home and one sandbox.
-struct Person {
-    host: Host,
+pub(super) struct Person {
+    pub(super) host: Host,
     home: TempDir,
 }
 
 impl Person {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Person {
             host: Host::start(),
             home: tempfile::tempdir().unwrap(),
         }
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    pub(super) fn command(&self, words: &[&str]) -> Command {
         self.command_via(self.host.sshd.port(), words)
     }
 
     /// The same with the host behind another port.
-    fn command_via(&self, port: u16, words: &[&str]) -> Command {
+    pub(super) fn command_via(&self, port: u16, words: &[&str]) -> Command {
+        self.command_with(entry_via("box", &self.host.sshd, port), words)
+    }
+
+    /// The same where the name means another host.
+    pub(super) fn command_on(&self, host: &Host, words: &[&str]) -> Command {
+        self.command_with(entry("box", &host.sshd), words)
+    }
+
+    fn command_with(&self, sandbox: Value, words: &[&str]) -> Command {
         let mut command = Command::new(program());
-        let list = Value::from(vec![entry_via("box", &self.host.sshd, port)]).to_string();
+        let list = Value::from(vec![sandbox]).to_string();
         command
             .args(words)
             .env_clear()
@@ -47,28 +56,28 @@ impl Person {
         command
     }
 
-    fn run(&self, words: &[&str]) -> Output {
+    pub(super) fn run(&self, words: &[&str]) -> Output {
         self.command(words).output().unwrap()
     }
 
-    fn says(&self, words: &[&str]) -> String {
+    pub(super) fn says(&self, words: &[&str]) -> String {
         let output = self.run(words);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{words:?}: {errors}");
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn json(&self, words: &[&str]) -> Value {
+    pub(super) fn json(&self, words: &[&str]) -> Value {
         serde_json::from_str(&self.says(words)).unwrap()
     }
 
     /// Starts a job and gives what the program prints about it.
-    fn start(&self, command: &str) -> Value {
+    pub(super) fn start(&self, command: &str) -> Value {
         self.json(&["job", "start", "box", "--json", "--", command])
     }
 
     /// The only job there is.
-    fn only_job(&self) -> Option<String> {
+    pub(super) fn only_job(&self) -> Option<String> {
         let list = self.json(&["jobs", "--json"]);
         Some(list["tasks"][0]["task_id"].as_str()?.to_owned())
     }

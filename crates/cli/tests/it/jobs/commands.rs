@@ -17,7 +17,8 @@ use super::{Ends, check, end_of, one, started};
 #[case::syntax("if then", 2)]
 #[case::here_document("cat <<EOF\n'\"$((1+1))\nEOF\nexit 5", 5)]
 #[case::quotes("[ \"it's\" = 'it'\"'\"'s' ] && exit 6", 6)]
-#[case::trailing_backslash("exit 9 # \\", 9)]
+#[case::trailing_backslash("false \\", 1)]
+#[case::trailing_backslash_in_a_comment("exit 9 # \\", 9)]
 #[case::unset_variable("echo \"$NOPE\"; exit 10", 10)]
 #[tokio::test]
 async fn weakness_7_exit_code_is_right_whatever_the_command_does(

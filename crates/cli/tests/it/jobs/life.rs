@@ -104,7 +104,8 @@ async fn weakness_18_stopping_ends_the_whole_tree_and_says_what_it_ended() {
 #[case::event_command(json!({"event_command": "true"}), "policy_denied", "event_command")]
 #[case::codex_command(json!({"codex_wakeup": true, "codex_command": "true"}), "policy_denied", "codex_command")]
 #[case::claude_command(json!({"claude_wakeup": true, "claude_command": "true"}), "policy_denied", "claude_command")]
-#[case::gpus(json!({"gpus": 1}), "busy", "GPU")]
+#[case::gpus(json!({"gpus": 1}), "unsupported", "has 0 GPUs")]
+#[case::webhook_here(json!({"webhook_url": "http://localhost:9/x"}), "policy_denied", "this machine")]
 #[case::gpu_words(json!({"gpus": "many"}), "invalid_params", "gpus")]
 #[tokio::test]
 async fn weakness_11_start_that_cannot_work_fails_and_leaves_nothing(

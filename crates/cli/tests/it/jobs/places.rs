@@ -8,7 +8,7 @@ use remote_sandbox_testkit::process;
 use remote_sandbox_testkit::wait::wait_until;
 use serde_json::{Value, json};
 
-use super::{Ends, Host, LIMIT, check, folder, one, started};
+use super::{Ends, Host, LIMIT, check, end_of, folder, one, started};
 use crate::support::{builder, entry, ready};
 
 async fn stop(client: &McpClient, job: &Value) -> Value {
@@ -89,4 +89,33 @@ async fn server_for_which_the_name_means_another_host_refuses_a_job_that_nobody_
     let seen = check(&client, json!({"task_id": job["task_id"]})).await;
     assert_eq!(seen["status"], "running", "{seen}");
     assert_eq!(stop(&client, &job).await["status"], "stopped");
+}
+
+#[tokio::test]
+async fn old_job_is_forgotten_by_a_later_start_only_on_the_host_it_was_started_on() {
+    let (host, client) = one().await;
+    let unwatched = json!({"watch": false});
+    let stays = started(&client, "true", unwatched.clone()).await;
+    end_of(&client, &stays["task_id"]).await;
+    let other = Host::start();
+    let server = second(client.home(), "box", &other).await;
+    let goes = started(&server, "true", unwatched.clone()).await;
+    end_of(&server, &goes["task_id"]).await;
+    let store = client
+        .home()
+        .join(".local/state/remote-sandbox-mcp/store.sqlite3");
+    let store = rusqlite::Connection::open(store).unwrap();
+    store.busy_timeout(LIMIT).unwrap();
+    let days = "UPDATE attempts SET ended = ended - 40 * 24 * 3600 * 1000";
+    assert_eq!(store.execute(days, []).unwrap(), 2);
+    started(&server, "true", unwatched).await;
+    let is_kept = |job: &Value| {
+        let query = "SELECT count(*) FROM jobs WHERE id = ?1";
+        let id = job["task_id"].as_str().unwrap();
+        let count: i64 = store.query_row(query, [id], |row| row.get(0)).unwrap();
+        count == 1
+    };
+    assert!(wait_until(LIMIT, || !is_kept(&goes)).await);
+    assert!(is_kept(&stays));
+    assert!(folder(&host, &stays).exists() && !folder(&other, &goes).exists());
 }

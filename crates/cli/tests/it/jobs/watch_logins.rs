@@ -73,14 +73,23 @@ async fn login_that_needs_an_agent_is_a_warning_when_the_watch_is_asked_for() {
         .home(client.home())
         .env("SSH_AUTH_SOCK", socket);
     let server = ready(server.start()).await;
+    let before = host.sshd.accepted_auth_count();
     let job = started(&server, "true", json!({})).await;
     assert_eq!(job["warning"], Value::Null, "{job:#}");
+    // The server itself, and as the watchdog will be: that is tried once.
+    assert_eq!(host.sshd.accepted_auth_count(), before + 2);
+    started(&server, "true", json!({})).await;
+    assert_eq!(host.sshd.accepted_auth_count(), before + 2);
 }
 
 #[tokio::test]
-async fn entry_with_a_key_needs_no_second_login() {
-    let (_host, client) = stage().await;
+async fn surroundings_of_the_watchdog_log_in_once_with_the_key_of_an_entry() {
+    let (host, client) = stage().await;
     let job = started(&client, "true", json!({})).await;
+    // The server itself, and as the watchdog will be.
+    assert_eq!(host.sshd.accepted_auth_count(), 2, "{}", host.sshd.log());
+    started(&client, "true", json!({})).await;
+    assert_eq!(host.sshd.accepted_auth_count(), 2, "{}", host.sshd.log());
     assert_eq!(
         (&job["warning"], &job["watchdog_warning"]),
         (&Value::Null, &Value::Null),

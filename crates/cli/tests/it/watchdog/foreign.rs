@@ -132,3 +132,56 @@ async fn task_of_somebody_else_that_ends_is_told_once_and_left_alone() {
     let told = events(stage.home());
     assert_eq!(told[0]["payload"]["exit_code"], 5, "{}", told[0]);
 }
+
+#[tokio::test]
+async fn watch_that_cannot_be_looked_at_is_an_alarm_and_no_unreachable_host() {
+    let stage = stage().await;
+    let order = json!({
+        "tmux_session": "nobody", "log_file": "/tmp/nothing.log", "checkpoint_path": "c",
+        "interval_s": 1, "ensure_watchdog": false, "notify_local": false,
+    });
+    watch(&stage.client, order).await;
+    // As a version wrote it down that did not look at it.
+    let path = stage
+        .home()
+        .join(".local/state/remote-sandbox-mcp/store.sqlite3");
+    let store = super::stored::open(&path).unwrap();
+    store
+        .execute("UPDATE watches SET cwd = 'a' || char(10) || 'b'", [])
+        .unwrap();
+    let dog = Dog::start(stage.home());
+    stage.told(&dog, &["alarm"]).await;
+    stage.nothing_more(&dog, &["alarm"]).await;
+    let told = events(stage.home()).remove(0);
+    assert_eq!(told["payload"]["alarm"], "not_looked_at", "{told:#}");
+    let summary = told["summary"].as_str().unwrap();
+    assert!(
+        summary.contains("cannot look at the task: `cwd`"),
+        "{summary}"
+    );
+}
+
+#[tokio::test]
+async fn event_has_as_many_lines_as_were_asked_for_and_all_of_them_whole() {
+    let stage = stage().await;
+    let lines = "for n in $(seq 1 300); do printf \"%0250d\\n\" $n; done";
+    let script = stage.host.home().join("lines.sh");
+    fs::write(&script, lines).unwrap();
+    let command = format!("bash {}", script.display());
+    let log = begin(&stage, "long", &command);
+    let order = json!({
+        "tmux_session": "long", "log_file": log, "max_log_lines": 200, "interval_s": 1,
+        "ensure_watchdog": false, "notify_local": false,
+    });
+    watch(&stage.client, order).await;
+    stage.job(&command, json!({"max_log_lines": 200})).await;
+    let dog = Dog::start(stage.home());
+    stage.told(&dog, &["completed", "completed"]).await;
+    for event in events(stage.home()) {
+        let tail = event["payload"]["log_tail"].as_str().unwrap();
+        let lines: Vec<&str> = tail.lines().collect();
+        assert_eq!(lines.len(), 200, "{event:#}");
+        assert_eq!(lines.last(), Some(&"EXIT_CODE=0"));
+        assert!(lines[..199].iter().all(|line| line.len() == 250), "{tail}");
+    }
+}

@@ -21,6 +21,7 @@ mod passwords;
 mod races;
 mod records;
 mod seasons;
+mod secrets;
 mod site;
 mod stored;
 mod weaknesses;
