@@ -275,7 +275,9 @@ async fn f41_end_of_tmux_does_not_end_a_job() {
         json!({"session_name": "seen"}),
     )
     .await;
-    assert!(host.tmux(&["list-sessions"]).contains("seen"));
+    // The view comes a moment after the answer.
+    let is_shown = || host.tmux(&["list-sessions"]).contains("seen");
+    assert!(wait_until(LIMIT, is_shown).await);
     host.tmux(&["kill-session", "-t", "=seen"]);
     let seen = check(&client, json!({"task_id": job["task_id"]})).await;
     assert_eq!(seen["running"], true, "{seen}");
