@@ -151,9 +151,14 @@ pub const VARIABLES: &[Variable] = &[
     ),
 ];
 
+/// What the Python package writes beside the sandboxes that it keeps for its watchdog; nothing here follows from it.
+const OF_THE_PACKAGE: [&str; 2] = ["schema_version", "saved_at"];
+
 pub(super) fn is_known(place: KeyPlace, name: &str) -> bool {
-    KEYS.iter()
-        .any(|key| key.place == place && key.name == name)
+    let is_listed = KEYS
+        .iter()
+        .any(|key| key.place == place && key.name == name);
+    is_listed || (place == KeyPlace::TopLevel && OF_THE_PACKAGE.contains(&name))
 }
 
 pub(super) fn known_keys(place: KeyPlace) -> String {

@@ -227,3 +227,11 @@ mod node_tests;
 #[cfg(test)]
 #[path = "claimed_tests.rs"]
 mod claimed_tests;
+
+#[cfg(test)]
+#[path = "interrupted_tests.rs"]
+mod interrupted_tests;
+
+#[cfg(test)]
+#[path = "shared_log_tests.rs"]
+mod shared_log_tests;

@@ -18,9 +18,10 @@ process_field() {
   if [ -h "$_rdir/$1" ] || { [ -e "$_rdir/$1" ] && [ ! -f "$_rdir/$1" ]; }; then
     field "$1:odd"
   elif [ -e "$_rdir/$1" ]; then
-    _rpid= _rwas= _rthen= _rlead= _rat=
-    read -r _rpid _rwas _rthen _rlead _rat _rx <"$_rdir/$1"
+    _rpid= _rwas= _rthen= _rlead= _rat= _rorigin=
+    read -r _rpid _rwas _rthen _rlead _rat _rorigin _rx <"$_rdir/$1"
     start_of "$_rpid" || _rstart=
+    [ "$_rstart" = "$_rwas" ] || ! elsewhere || _rstart=elsewhere
     field "$1:$_rpid:$_rwas:$_rthen:$_rlead:$_rstart:$_rat"
   fi
 }
@@ -84,6 +85,16 @@ pass_hole() {
   field "begin:$_rfrom"
 }
 
+# Sets _rend to where the log of an attempt that is over ends. A later job with the same session writes behind it; so does
+# what the attempt has left running, which is still its own.
+find_end() {
+  _rend=
+  [ -n "$_rdir" ] && [ ! -e "$_rdir/left" ] && [ -f "$_rdir/exit" ] && [ ! -h "$_rdir/exit" ] || return 0
+  _rx=$(head -c 600 "$_rdir/exit" 2>/dev/null | tr '\n\0' '  ')
+  case $_rx in *' log='*' end='*) _rend=${_rx#*' log='} _rend=${_rend%%' '*} ;; esac
+  case $_rend in *[!0-9]* | ???????????????????*) _rend= ;; esac
+}
+
 # A part of the log. The hole is told as it is afterwards, for it may have grown while that was read.
 log_part() {
   _rpart=$_rfrom
@@ -96,6 +107,7 @@ log_part() {
     blob log_text last_bytes
     return
   fi
+  [ -z "$_rend" ] || [ $((_rfrom + _rmost)) -le "$_rsize" ] || _rmost=$((_rsize - _rfrom))
   ! find_hole || pass_hole "$_rpart"
   blob log_text bytes_since
   ! find_hole || field "hole:$_rhole:$_rafter"
@@ -229,11 +241,16 @@ look() {
     fi
   fi
   figures "$_rlog"
+  find_end
+  [ -z "$_rend" ] || { [ -n "$_rsize" ] && [ "$_rsize" -gt "$_rend" ]; } || _rend=
+  [ -z "$_rend" ] || _rsize=$_rend
   field "log:$_rkind:$_rsize:$_rmtime"
   if [ $_rkind = file ] && [ "$_rmost" -gt 0 ]; then
     log_part
   fi
-  if [ $_rkind = file ] && [ "${13}" -gt 0 ]; then blob gap_text gap_words "${12}" "${13}"; fi
+  _rgap=${13}
+  [ -z "$_rend" ] || [ $((${12} + _rgap)) -le "$_rsize" ] || _rgap=$((_rsize - ${12}))
+  if [ $_rkind = file ] && [ "$_rgap" -gt 0 ]; then blob gap_text gap_words "${12}" "$_rgap"; fi
   CDPATH= cd "${_rcwd:-$HOME}" 2>/dev/null
   case $8 in
   path) checkpoint_file "$9" "${10}" ;;

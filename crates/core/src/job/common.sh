@@ -36,19 +36,32 @@ start_of() {
   [ -n "$_rstart" ]
 }
 
-# Whether the process that a file names is still the same one. Sets _rpid, _rlead and where it runs, _rat.
+# When the first process of all that are seen here began: containers on one boot do not see each other's processes, and
+# each has a first one of its own.
+_rborn=
+[ ! -r /proc/1/stat ] || ! start_of 1 || _rborn=$_rstart
+
+# Whether the process that a file names is still the same one. Sets _rpid, _rlead and where it runs, _rat and _rorigin.
 lives() {
-  _rpid= _rlead=0 _rat=
+  _rpid= _rlead=0 _rat= _rorigin=
   [ -f "$1" ] && [ ! -h "$1" ] || return 1
-  read -r _rpid _rwas _rthen _rlead _rat _rx <"$1" || return 1
+  read -r _rpid _rwas _rthen _rlead _rat _rorigin _rx <"$1" || return 1
   [ "$_rthen" = "$_rboot" ] && start_of "$_rpid" && [ "$_rstart" = "$_rwas" ]
 }
 
-# Whether the attempt in a folder runs. A command may outlive the runner that waits for it, and what it started may
-# outlive both.
+# Whether a process that was just read and is not found may live where nobody sees it from here, in another container on
+# the same boot. A host that was only given another name has the same first process, and a container that was only
+# started again has the same name.
+elsewhere() {
+  [ -n "$_rat" ] && [ "$_rthen" = "$_rboot" ] && [ "$_rat" != "$_rnode" ] || return 1
+  [ -n "$_rorigin" ] && [ -n "$_rborn" ] && [ "$_rorigin" != "$_rborn" ]
+}
+
+# Whether the attempt in a folder runs, or may run where it is not seen. A command may outlive the runner that waits for
+# it, and what it started may outlive both.
 attempt_lives() {
   [ ! -e "$1/exit" ] || return 1
-  lives "$1/process" || lives "$1/child" || has_left "$1"
+  lives "$1/process" || elsewhere || lives "$1/child" || has_left "$1"
 }
 
 # Words of jobs and of runners in the environment of processes, each as /proc/<pid>/environ:<name>=<job>.<attempt>.

@@ -5,7 +5,7 @@ use super::super::{
     HostWord, JobState, LostReason, Observation, Sighting, StopTarget, StopVerdict, UnknownReason,
     judge, parse_stop, stop_script,
 };
-use super::super::{JobSpec, StartVerdict, parse_start, start_script};
+use super::super::{JobSpec, StartRefusal, StartVerdict, parse_start, start_script};
 use super::*;
 
 /// A script as another host with the same home would run it: with another boot, and perhaps another name.
@@ -135,4 +135,117 @@ fn name_of_a_node_is_made_one_plain_word() {
         assert_eq!(node.as_str(), expected, "{}", host.name);
         host.end_of(&spec, &started.log_file);
     }
+}
+
+/// Has the folder of an attempt say that its runner began elsewhere: under this name, or where the first process began at
+/// this moment.
+fn move_runner(host: &Host, spec: &JobSpec, node: Option<&str>, first: Option<&str>) {
+    let path = host.folder(spec).join("process");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut words: Vec<&str> = text.split_whitespace().collect();
+    // A number that no process has.
+    words[0] = "4194999";
+    words[4] = node.unwrap_or(words[4]);
+    words[5] = first.unwrap_or(words[5]);
+    fs::write(&path, format!("{}\n", words.join(" "))).unwrap();
+    let _ = fs::remove_file(host.folder(spec).join("child"));
+}
+
+#[test]
+fn process_that_is_not_found_may_live_in_another_container_of_the_same_boot() {
+    for host in Host::all() {
+        let spec = job("true");
+        let started = host.started(&spec);
+        host.end_of(&spec, &started.log_file);
+        fs::remove_file(host.folder(&spec).join("exit")).unwrap();
+        let looks = look(&spec, &started.log_file);
+        let lost = JobState::Lost {
+            reason: LostReason::ProcessGone,
+        };
+        // A container that was started again has the same name, a host that was renamed the same first process.
+        move_runner(&host, &spec, None, Some("777"));
+        assert_eq!(state(&spec, host.see(&looks)), lost, "{}", host.name);
+        let same = fs::read_to_string("/proc/1/stat").unwrap();
+        let same = same.rsplit_once(") ").unwrap().1;
+        let same = same.split_whitespace().nth(19).unwrap();
+        move_runner(&host, &spec, Some("other"), Some(same));
+        assert_eq!(state(&spec, host.see(&looks)), lost, "{}", host.name);
+
+        move_runner(&host, &spec, Some("other"), Some("777"));
+        let unknown = JobState::Unknown {
+            reason: UnknownReason::OtherNode {
+                began: HostWord::parse("other").unwrap(),
+                here: started.process.node.clone().unwrap(),
+            },
+        };
+        assert_eq!(state(&spec, host.see(&looks)), unknown, "{}", host.name);
+        let refusal = host.refused(&again(&spec));
+        assert!(
+            matches!(refusal, StartRefusal::AttemptLive { .. }),
+            "{}: {refusal:?}",
+            host.name
+        );
+        let target = StopTarget {
+            job: &spec.job,
+            attempt: spec.attempt,
+            nonce: &spec.nonce,
+            session: &spec.session,
+        };
+        let answer = host.run(&stop_script(&target, &mark()));
+        let verdict = parse_stop(&mark(), &answer);
+        assert!(
+            matches!(verdict, Some(StopVerdict::Elsewhere { .. })),
+            "{}: {verdict:?}",
+            host.name
+        );
+    }
+}
+
+#[test]
+fn session_and_gpu_of_a_job_in_one_container_are_not_given_away_in_another() {
+    let mut host = Host::full("dash", &["dash"]);
+    host.install(
+        "nvidia-smi",
+        "#!/bin/sh\ncase $1 in --query-compute-apps*) ;; *) echo '0, GPU-a, 3, 81920, [N/A]' ;; esac\n",
+    );
+    let wish = || {
+        let spec = job("exec sleep 60").in_session(named("train"));
+        spec.with_gpus(crate::job::GpuWish::parse("1").unwrap())
+    };
+    let spec = wish();
+    host.started(&spec);
+    let start = |spec: &JobSpec| {
+        // The first process that it sees is its own, and it has a name of its own.
+        let script = named_as(&host, start_script(spec, &mark()), Some("box-2"));
+        let mut command = std::process::Command::new("unshare");
+        let usual = host.command();
+        command.args(["--pid", "--fork", "--mount-proc", "dash"]);
+        for (name, value) in usual.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let output = crate::fed_shell::feed(command, &script);
+        parse_start(&mark(), &output.stdout)
+    };
+    let other = wish();
+    let Ok(verdict) = start(&other) else {
+        println!("skipped: no namespace of processes can be made here");
+        return;
+    };
+    assert!(
+        matches!(
+            verdict,
+            StartVerdict::Refused(StartRefusal::SessionTaken { .. })
+        ),
+        "{verdict:?}"
+    );
+    let other = other.in_session(named("other"));
+    let verdict = start(&other).unwrap();
+    let full = StartRefusal::NoFreeGpu {
+        free: 0,
+        present: 1,
+    };
+    assert_eq!(verdict, StartVerdict::Refused(full));
 }

@@ -436,8 +436,14 @@ fn exit_record(text: &[u8]) -> Option<ExitRecord> {
         .ok()
         .filter(|signal| *signal <= 64)?;
     let ended_at = value("ended")?.parse().ok();
-    // The last line tells that nothing is missing.
-    value("end")?;
+    // Where the log ends is for the host alone, and older runners do not say it. The last line tells that nothing is
+    // missing.
+    let last = lines.next()?;
+    let last = match last.starts_with("log=") {
+        true => lines.next()?,
+        false => last,
+    };
+    last.strip_prefix("end=")?;
     let ending = match signal {
         0 => Ending::Code(code),
         signal => Ending::Signal(signal),

@@ -57,6 +57,9 @@ impl ProcessIdentity {
     }
 }
 
+/// What a host says instead of a start time when the process may live in another container, which it does not see into.
+const ELSEWHERE: &str = "elsewhere";
+
 /// What became of a process that was written down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Liveness {
@@ -87,22 +90,25 @@ pub enum Liveness {
 
 impl Liveness {
     /// Compares what was written down with what the host says now. A host that was given another name without being
-    /// booted is still the same.
+    /// booted is still the same, unless it says that it does not see where the process was.
     pub(super) fn judge(
         written: ProcessIdentity,
         boot: &HostWord,
         here: Option<&HostWord>,
         start_now: &str,
     ) -> Self {
-        if written.boot_id != *boot {
-            match (written.node.clone(), here.cloned()) {
-                (Some(node), Some(here)) if node != here => Liveness::OtherNode {
-                    written,
-                    node,
-                    here,
-                },
-                _ => Liveness::OtherBoot(written),
+        let is_same_boot = written.boot_id == *boot;
+        let others = written.node.clone().zip(here.cloned());
+        if let Some((node, here)) = others.filter(|(node, here)| node != here)
+            && (!is_same_boot || start_now == ELSEWHERE)
+        {
+            Liveness::OtherNode {
+                written,
+                node,
+                here,
             }
+        } else if !is_same_boot {
+            Liveness::OtherBoot(written)
         } else if start_now.is_empty() {
             Liveness::Gone(written)
         } else if start_now == written.start_time.as_str() {

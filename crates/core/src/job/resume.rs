@@ -457,6 +457,10 @@ impl Next<'_> {
 mod tests;
 
 #[cfg(test)]
+#[path = "resume_history_tests.rs"]
+mod history_tests;
+
+#[cfg(test)]
 #[path = "stall_tests.rs"]
 mod stall_tests;
 

@@ -2,7 +2,9 @@
 # our own search path, most bytes of log, session name, word in the environment, seconds between two looks at the log.
 trap '' HUP
 # Caught and not ignored: the command has its own way with them, and we stay to see it end.
-trap : TERM INT QUIT USR1 USR2 ALRM PIPE
+trap : INT QUIT USR1 USR2 ALRM PIPE
+_rasked=
+trap '_rasked=yes' TERM
 _rpath=$PATH PATH=$6
 _rdir=$1 _rcwd=$2 _rlog=$3 _rshell=$4 _rmask=$5 _rmax=$7 _rname=$8 _rword=$9
 shift 9
@@ -21,7 +23,7 @@ elif [ "$(ps -o pgid= -p $$ 2>/dev/null | tr -d ' ')" = $$ ]; then
 fi
 start_of $$ || _rstart=0
 # Without this record nobody could see or end it, so it does not begin.
-printf '%s %s %s %s %s\n' $$ "$_rstart" "$_rboot" $_rlead "$_rnode" >"$_rdir/process.$$" || { rm -f "$_rdir/process.$$"; exit 1; }
+printf '%s %s %s %s %s %s\n' $$ "$_rstart" "$_rboot" $_rlead "$_rnode" "$_rborn" >"$_rdir/process.$$" || { rm -f "$_rdir/process.$$"; exit 1; }
 # All this while the start is still arranged: now it is said whether there is one, and on which devices.
 _rgo= _rvisible= _rdevices=
 read -r _rgo _rvisible _rdevices && [ "$_rgo" = go ] || { rm -f "$_rdir/process.$$"; exit 1; }
@@ -45,7 +47,7 @@ _rrun() (
   [ ! -r /proc/self/stat ] || read -r _rown _rx </proc/self/stat
   [ -n "$_rown" ] || _rown=$(exec sh -c 'echo $PPID')
   ! start_of "$_rown" ||
-    { printf '%s %s %s 0 %s\n' "$_rown" "$_rstart" "$_rboot" "$_rnode" >"$_rdir/child.new" && mv "$_rdir/child.new" "$_rdir/child"; } 2>/dev/null
+    { printf '%s %s %s 0 %s %s\n' "$_rown" "$_rstart" "$_rboot" "$_rnode" "$_rborn" >"$_rdir/child.new" && mv "$_rdir/child.new" "$_rdir/child"; } 2>/dev/null
   umask "$_rmask"
   # Here and not on the call: what the shell says about the end of this must not be taken for the command's words.
   exec >>"$_rlog" 2>&1 </dev/null || exit 125
@@ -68,10 +70,27 @@ tell_hole() {
   fi 2>/dev/null
 }
 
+# Sets _rbase to where the first attempt of the job began to write. What stands before that is not the job's.
+find_base() {
+  _rbase=
+  for _rx in "${_rdir%/*}"/*/record; do
+    [ -f "$_rx" ] || continue
+    while IFS= read -r _rline; do
+      case $_rline in
+      offset=*[!0-9]* | offset=) ;;
+      offset=*) [ -n "$_rbase" ] && [ "$_rbase" -le "${_rline#offset=}" ] || _rbase=${_rline#offset=} ;;
+      esac
+    done <"$_rx"
+  done
+  _rbase=${_rbase:-0}
+}
+
 # Keeps the log within its bound. The first quarter stays and so does the last half; what lies between is given back
 # to the disk, and every byte keeps its place.
 _rkeep() {
-  _rnap= _rfirst=$((_rmax / 4 / 4096 * 4096))
+  find_base
+  _rnap= _rfirst=$(((_rbase + _rmax / 4) / 4096 * 4096))
+  [ $_rfirst -ge $_rbase ] || _rfirst=$((_rfirst + 4096))
   _rpunched=$_rfirst
   trap 'kill "$_rnap" 2>/dev/null; exit 0' TERM
   while :; do
@@ -111,14 +130,22 @@ if [ $_rcode -gt 128 ] && [ $_rcode -le 192 ]; then
   *) [ ! -s "$_rdir/ending" ] || _rsignal=$((_rcode - 128)) ;;
   esac
 fi
+# A host that is shut down, or ends what a login has left, asks all of it to end: that is an interruption and no end, and
+# is not written down as one. It asks one after the other, and our turn may come last. Who stops a job leaves a mark.
+case $_rsignal:$_rcode in
+15:* | 0:143) [ -n "$_rasked" ] || [ -e "$_rdir/stop" ] || nap 0.3 ;;
+esac
+case $_rasked:$_rsignal:$_rcode in yes:[1-9]*:* | yes:0:143) [ -e "$_rdir/stop" ] || exit 0 ;; esac
 {
   [ -z "$(tail -c 1 "$_rlog" | tr '\0' x)" ] || printf '\n'
   printf 'EXIT_CODE=%s\n' $_rcode
 } >>"$_rlog" 2>/dev/null
 _rnonce=
 read -r _rnonce <"$_rdir/nonce"
+# Where its log ends: the next job with this session writes on behind it.
+set -- $(ls -lnLd "$_rlog" 2>/dev/null)
 # Into the room that was kept for it.
-printf 'nonce=%s\ncode=%s\nsignal=%s\nended=%s\nend=\n' "$_rnonce" $_rcode $_rsignal "$(date +%s)" 1<>"$_rdir/exit.new"
+printf 'nonce=%s\ncode=%s\nsignal=%s\nended=%s\nlog=%s\nend=\n' "$_rnonce" $_rcode $_rsignal "$(date +%s)" "${5-}" 1<>"$_rdir/exit.new"
 mv "$_rdir/exit.new" "$_rdir/exit"
 # Whoever looks later asks for them only where there were some.
 ! has_left "$_rdir" || { : >"$_rdir/left"; } 2>/dev/null

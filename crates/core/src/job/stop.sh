@@ -57,8 +57,8 @@ read -r _rx <"$_rdir/process"
 [ -z "$_ronly" ] || { say verdict:begun; exit 0; }
 _rover=
 [ ! -e "$_rdir/exit" ] || _rover=yes
-_rpid= _rwas= _rthen= _rlead=0 _rat=
-read -r _rpid _rwas _rthen _rlead _rat _rx <"$_rdir/process"
+_rwas= _rthen=
+lives "$_rdir/process" || [ -n "$_rover" ] || ! elsewhere || finish "elsewhere:$_rat:$_rnode"
 if [ "$_rthen" != "$_rboot" ]; then
   [ -n "$_rover" ] || [ -z "$_rat" ] || [ "$_rat" = "$_rnode" ] || finish "elsewhere:$_rat:$_rnode"
   finish over

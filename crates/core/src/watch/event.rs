@@ -192,12 +192,12 @@ fn watch_object(facts: &WatchFacts<'_>) -> Value {
     let policy = &facts.order.policy;
     json!({
         "id": facts.watch_id,
-        "run_id": facts.run_id,
-        "name": facts.name.or(facts.run_id).unwrap_or(facts.session),
+        "run_id": facts.run_id.unwrap_or(facts.session),
+        "name": facts.name.unwrap_or_default(),
         "sandbox_name": facts.sandbox,
         "tmux_session": facts.session,
         "log_file": facts.log_file,
-        "checkpoint_path": facts.order.checkpoint_path,
+        "checkpoint_path": facts.order.checkpoint_path.as_deref().unwrap_or_default(),
         "resume_attempts": facts.resumes,
         "max_resume_attempts": policy.max_resume_attempts,
         "auto_resume": policy.auto_resume,

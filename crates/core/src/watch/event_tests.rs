@@ -73,6 +73,27 @@ fn event_has_the_documented_form() {
 }
 
 #[test]
+fn watch_without_names_of_its_own_is_told_as_the_package_does() {
+    let order = order();
+    let mut facts = facts(&order);
+    facts.run_id = None;
+    let draft = EventDraft::new(&WatchEvent::RunningRestored, &facts);
+    let watch = &draft.payload["watch"];
+    assert_eq!(watch["run_id"], "bg-1");
+    assert_eq!(
+        (&watch["name"], &watch["checkpoint_path"]),
+        (&json!(""), &json!(""))
+    );
+    let prompt = draft.payload["suggested_codex_prompt"].as_str().unwrap();
+    assert!(prompt.contains("Run id: bg-1\n"), "{prompt}");
+    assert!(
+        draft.summary.starts_with("bg-1 on gpu1: "),
+        "{}",
+        draft.summary
+    );
+}
+
+#[test]
 fn failed_resume_carries_its_number_and_both_outputs() {
     let order = order();
     let mut facts = facts(&order);

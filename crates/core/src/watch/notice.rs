@@ -51,7 +51,13 @@ pub enum Weight {
 /// What a person is told of an event.
 pub fn text_for_people(event: &EventRecord) -> Notice {
     let line = |text: &str| clean_line(text, LONGEST_LINE);
-    let task = line(event.watch_text("name"));
+    let names = ["name", "run_id", "tmux_session"].map(|key| event.watch_text(key));
+    let task = line(
+        names
+            .into_iter()
+            .find(|name| !name.is_empty())
+            .unwrap_or_default(),
+    );
     let mut text = line(&event.summary);
     let log = line(event.watch_text("log_file"));
     if !log.is_empty() {

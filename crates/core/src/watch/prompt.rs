@@ -28,7 +28,7 @@ pub fn prompt(event_type: EventType, summary: &str, facts: &WatchFacts<'_>) -> S
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(text, "{name}: {}", clean_line(value, LONGEST_LINE));
     };
-    line("Run id", facts.run_id.unwrap_or("-"));
+    line("Run id", facts.run_id.unwrap_or(facts.session));
     line("Watch id", &facts.watch_id.to_string());
     line("Sandbox", facts.sandbox);
     line("tmux session", facts.session);

@@ -193,7 +193,7 @@ impl JobFollower<'_> {
     /// Where to begin; none while only the host knows where the job begins in its log.
     async fn seek(&mut self, from: FollowFrom) -> Result<Option<Begin>, Failure> {
         let at = |byte| Begin { byte, missed: 0 };
-        if let (FollowFrom::Start, Some(offset)) = (from, self.row.attempt.log_offset) {
+        if let (FollowFrom::Start, Some(offset)) = (from, self.row.log_begin) {
             return Ok(Some(at(offset)));
         }
         let part = match from {
@@ -201,7 +201,7 @@ impl JobFollower<'_> {
             FollowFrom::LastLines(_) => LogPart::Last(SEARCHED),
         };
         let (state, seen) = self.look(part).await?;
-        let offset = self.row.attempt.log_offset;
+        let offset = self.row.log_begin.or(self.row.attempt.log_offset);
         if offset.is_none() && state == JobState::Starting {
             return Ok(None);
         }

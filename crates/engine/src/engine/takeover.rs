@@ -24,7 +24,11 @@ const STALE_AFTER: Duration = Duration::from_secs(180);
 const SANDBOXES: &str = "config.json";
 const LARGEST: u64 = 1 << 20;
 
-/// The command by which the package's document has a Codex woken.
+/// How the package has a Codex woken for some events; its program stands between the two.
+const WAKE_BEGINS: &str = r#"case "$RSMCP_EVENT_TYPE" in "#;
+const WAKE_ENDS: &str = r#" exec "$RSMCP_SUGGESTED_PROMPT" ;; esac"#;
+
+/// The same as the package's document shows it.
 const WAKES_CODEX: &str = r#"codex exec "$RSMCP_SUGGESTED_PROMPT""#;
 
 /// What came of looking for watches of the package.
@@ -96,8 +100,8 @@ impl Engine {
         if let Some(command) = &order.event_command
             && let Err(refusal) = self.events.check_command("event_command", command)
         {
-            // What the package's own document shows is what wakes a Codex here, and that is allowed.
-            order.codex_wakeup = command.trim() == WAKES_CODEX;
+            // What the package itself writes is what wakes a Codex here, and that is allowed.
+            order.codex_wakeup = wakes_codex(command);
             if !order.codex_wakeup {
                 left_out("event_command", &refusal);
             }
@@ -168,6 +172,20 @@ impl Engine {
         };
         serde_json::from_slice(&content).map_or_else(|_| BTreeMap::new(), named_entries)
     }
+}
+
+/// Whether a command only wakes a Codex. The case names types of events, which have no closing bracket.
+fn wakes_codex(command: &str) -> bool {
+    let command = command.trim();
+    let middle = command.strip_prefix(WAKE_BEGINS);
+    let middle = middle.and_then(|rest| rest.strip_suffix(WAKE_ENDS));
+    let program = middle.and_then(|middle| middle.split_once(") "));
+    let is_word = |letter: char| letter.is_alphanumeric() || "/._+-".contains(letter);
+    command == WAKES_CODEX
+        || program.is_some_and(|(_, program)| {
+            let name = program.rsplit('/').next();
+            program.chars().all(is_word) && name == Some("codex")
+        })
 }
 
 /// What tells a watch of the package from all others, also when its file was begun anew.

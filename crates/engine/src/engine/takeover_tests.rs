@@ -164,11 +164,22 @@ fn command_that_wakes_codex_becomes_the_wakeup_and_others_are_left_out() {
         let order = engine.allowed(&old, order_of(&old).unwrap());
         (order.codex_wakeup, order.event_command)
     };
-    assert_eq!(
-        allowed(" codex exec \"$RSMCP_SUGGESTED_PROMPT\""),
-        (true, None)
-    );
+    let written = |program: &str| {
+        format!(
+            "case \"$RSMCP_EVENT_TYPE\" in ssh_unreachable|interrupted|resume_failed|completed|config_missing) {program} exec \"$RSMCP_SUGGESTED_PROMPT\" ;; esac"
+        )
+    };
+    for wakes in [
+        " codex exec \"$RSMCP_SUGGESTED_PROMPT\"",
+        &written("codex"),
+        &written("/opt/homebrew/bin/codex"),
+    ] {
+        assert_eq!(allowed(wakes), (true, None), "{wakes}");
+    }
     for other in [
+        &written("/tmp/evil"),
+        &written("evil; codex"),
+        &written("$(evil)/codex"),
         "codex exec \"$RSMCP_SUGGESTED_PROMPT\"; evil",
         "codex exec $RSMCP_SUGGESTED_PROMPT",
         "notify.sh",

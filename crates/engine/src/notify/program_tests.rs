@@ -187,6 +187,30 @@ async fn command_for_an_agent_is_run_when_it_is_listed() {
     assert!(matches!(error, DeliveryError::Policy(_)), "{error:?}");
 }
 
+#[tokio::test]
+async fn command_that_only_names_a_program_gets_the_prompt_as_the_usual_one_does() {
+    let stage = Stage::new("[watchdog]\nallow_event_command = \"any\"\n");
+    let cases = [
+        (Channel::Codex, "my-codex", "exec"),
+        (Channel::Claude, "my-claude", "-p"),
+    ];
+    for (channel, name, word) in cases {
+        let record = stage.stand_in(name, "");
+        let whole = stage.settings.surroundings.find(name).unwrap();
+        for line in [name, whole.to_str().unwrap()] {
+            let mut order = order();
+            order.codex_command = Some(line.to_owned());
+            order.claude_command = Some(line.to_owned());
+            stage.deliver(channel.clone(), &order).await.unwrap();
+            assert_eq!(
+                arguments(&record),
+                [word, event().suggested_prompt()],
+                "{line}"
+            );
+        }
+    }
+}
+
 fn toml_list(line: &str) -> String {
     format!("['''{line}''']")
 }

@@ -40,6 +40,13 @@ impl Agent {
     }
 }
 
+/// Whether a command is the name of a program alone, which is what the Python package takes: it gets the prompt as the
+/// usual one does.
+fn names_program(line: &str) -> bool {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._+-".contains(letter);
+    !line.is_empty() && line.chars().all(is_plain)
+}
+
 pub(super) async fn deliver(
     agent: Agent,
     event: &EventRecord,
@@ -55,6 +62,10 @@ pub(super) async fn deliver(
                 .watchdog
                 .policy
                 .check_command(agent.field(), line)?;
+            let line = match names_program(line) {
+                true => format!("{line} {word} \"$RSMCP_SUGGESTED_PROMPT\""),
+                false => line.to_owned(),
+            };
             (
                 Path::new("/bin/sh").to_owned(),
                 vec!["-c".into(), line.into()],

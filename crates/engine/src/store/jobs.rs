@@ -22,7 +22,7 @@ pub(super) const COLUMNS: &str = "j.id, j.principal, j.sandbox, j.session, j.log
     j.metadata, j.run_id, j.name, j.gpus, j.watch_id, j.created, a.number, a.nonce, a.state, a.process, \
     a.log_offset, a.is_stop_asked, a.starter_pid, a.starter_start, a.starter_boot, a.created AS begun, \
     a.started, a.ended,
-    (SELECT log_offset FROM attempts WHERE job = j.id ORDER BY number LIMIT 1) AS log_begin";
+    (SELECT min(log_offset) FROM attempts WHERE job = j.id) AS log_begin";
 
 /// Each job with its last attempt.
 pub(super) const ROWS: &str = "jobs j JOIN attempts a ON a.job = j.id

@@ -100,15 +100,10 @@ async fn sandbox_that_is_not_known_any_more_is_told_once() {
     let stage = Stage::new().await;
     stage.job("sleep 600", json!({})).await;
     let state = stage.home().join(".local/state/remote-sandbox-mcp");
-    let forget = std::process::Command::new("sqlite3")
-        .args(["-cmd", ".timeout 5000"])
-        .arg(state.join("store.sqlite3"))
-        .arg("DELETE FROM watched_sandboxes")
-        .status();
-    if !forget.is_ok_and(|status| status.success()) {
-        println!("skipped: there is no sqlite3 program");
-        return;
-    }
+    let store = super::stored::open(&state.join("store.sqlite3")).unwrap();
+    let forgotten = store.execute("DELETE FROM watched_sandboxes", []);
+    assert_eq!(forgotten.unwrap(), 1);
+    drop(store);
     let dog = Dog::start(stage.home());
     stage.told(&dog, &["config_missing"]).await;
     stage.nothing_more(&dog, &["config_missing"]).await;
@@ -196,17 +191,12 @@ async fn f46_dead_host_among_several_delays_nobody() {
         .home()
         .join(".local/state/remote-sandbox-mcp/store.sqlite3");
     let from = format!("\"port\":{}", dead.sshd.port());
+    let to = format!("\"port\":{port}");
+    let store = super::stored::open(&state).unwrap();
     let change =
-        format!("UPDATE watched_sandboxes SET entry = replace(entry, '{from}', '\"port\":{port}')");
-    let changed = std::process::Command::new("sqlite3")
-        .args(["-cmd", ".timeout 5000"])
-        .arg(state)
-        .arg(change)
-        .status();
-    if !changed.is_ok_and(|status| status.success()) {
-        println!("skipped: there is no sqlite3 program");
-        return;
-    }
+        "UPDATE watched_sandboxes SET entry = replace(entry, ?1, ?2) WHERE instr(entry, ?1)";
+    assert_eq!(store.execute(change, [&from, &to]).unwrap(), 1);
+    drop(store);
     dead.sshd.stop();
     let dog = Dog::start(stage.home());
     let logins = |host: &Host| host.sshd.accepted_auth_count() >= 2;

@@ -51,6 +51,64 @@ async fn interrupted_job_is_resumed_once_in_its_session_and_its_log_and_complete
 }
 
 #[tokio::test]
+async fn job_that_is_asked_to_end_with_its_whole_session_is_interrupted_and_resumed() {
+    let stage = Stage::new().await;
+    let marker = stage.host.sshd.dir().join("begun");
+    let resume = format!("echo two; echo again >>{}; exit 3", marker.display());
+    let more = json!({"resume_command": resume, "auto_resume": true});
+    let command = format!("echo one; {}", marked(&marker, "first"));
+    let job = stage.job(&command, more).await;
+    let dog = Dog::start(stage.home());
+    assert!(wait_until(LIMIT, || begun(&marker, "first") == 1).await);
+    // As systemd does with what a login has left, when it ends sessions or shuts the host down.
+    for pid in super::tree(&job) {
+        process::signal(pid, Signal::TERM);
+    }
+    stage
+        .told(&dog, &["interrupted", "resume_started", "completed"])
+        .await;
+    assert_eq!((begun(&marker, "first"), begun(&marker, "again")), (1, 1));
+    let task = job["task_id"].as_str().unwrap();
+    let mut logs = std::process::Command::new(crate::support::program());
+    let list = json!([crate::support::entry("box", &stage.host.sshd)]).to_string();
+    let logs = logs.args(["job", "logs", task]).env("HOME", stage.home());
+    let logs = logs.env("REMOTE_SANDBOX_LIST", list).output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&logs.stdout),
+        "one\ntwo\nEXIT_CODE=3\n",
+        "of both attempts"
+    );
+}
+
+#[tokio::test]
+async fn watchdog_by_its_old_name_and_flags_looks_after_jobs() {
+    let stage = Stage::new().await;
+    let job = stage.job("exit 5", json!({})).await;
+    let state = stage.home().join(".local/state/remote-sandbox-mcp");
+    let store = state.join("watchdog.sqlite3");
+    let config = stage.home().join("old.json");
+    fs::write(
+        &config,
+        r#"{"schema_version": 1, "saved_at": "2026-01-01", "sandboxes": []}"#,
+    )
+    .unwrap();
+    let words = [
+        "daemon",
+        "--config",
+        config.to_str().unwrap(),
+        "--db",
+        store.to_str().unwrap(),
+        "--loop-sleep",
+        "0.3",
+    ];
+    let dog = Dog::called(stage.home(), &words, &[]);
+    stage.told(&dog, &["completed"]).await;
+    let told = events(stage.home());
+    assert_eq!(told[0]["watch_id"], job["watch_id"], "{told:?}");
+    assert!(!dog.log().contains("schema_version"), "{}", dog.log());
+}
+
+#[tokio::test]
 async fn interrupted_job_without_a_resume_command_is_told_and_left_alone() {
     let stage = Stage::new().await;
     let marker = stage.host.sshd.dir().join("begun");

@@ -56,16 +56,20 @@ impl Dog {
     }
 
     fn start_with(home: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut words = vec!["watchdog", "run", "--loop-sleep", "0.3"];
+        if !arguments.contains(&"--lease") {
+            words.extend(["--lease", "3"]);
+        }
+        words.extend(arguments);
+        Self::called(home, &words, variables)
+    }
+
+    /// Starts one by exactly these words.
+    fn called(home: &Path, words: &[&str], variables: &[(&str, &str)]) -> Self {
         let log = home.join(format!("watchdog-{}.log", crate::support::unique()));
         let file = fs::File::create(&log).unwrap();
         let child = Command::new(program())
-            .args(["watchdog", "run", "--loop-sleep", "0.3"])
-            .args(if arguments.contains(&"--lease") {
-                &[][..]
-            } else {
-                &["--lease", "3"]
-            })
-            .args(arguments)
+            .args(words)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", home)

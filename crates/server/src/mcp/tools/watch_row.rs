@@ -50,7 +50,7 @@ fn task_part(row: &WatchRow) -> Value {
     let metadata = metadata.and_then(Result::ok).unwrap_or_else(|| json!({}));
     json!({
         "id": row.id.number(),
-        "run_id": text(row.run_id.as_deref()),
+        "run_id": row.run_id.as_deref().unwrap_or(&row.session),
         "name": text(row.name.as_deref()),
         "task_id": row.job,
         "sandbox_name": row.sandbox,

@@ -1,0 +1,88 @@
+use super::super::testing::*;
+use super::super::{JobSpec, JobState};
+use super::*;
+
+/// A job in a session that has a log of its own.
+fn in_session(command: &str) -> JobSpec {
+    job(command).in_session(named("train"))
+}
+
+fn look(spec: &JobSpec, log: &str, part: LogPart) -> Look {
+    Look::job(spec.job.clone(), spec.attempt, &spec.session, log, part).unwrap()
+}
+
+fn since(byte: u64, most: u64) -> LogPart {
+    LogPart::Since { byte, most }
+}
+
+#[test]
+fn log_of_a_job_ends_where_the_next_one_in_its_session_begins() {
+    for host in Host::all() {
+        let first = in_session("echo first");
+        let log = host.started(&first).log_file;
+        let (state, _) = host.end_of(&first, &log);
+        assert_eq!(state, JobState::Exited { code: 0 }, "{}", host.name);
+        let second = in_session("echo CUDA out of memory");
+        let started = host.started(&second);
+        assert_eq!(started.log_file, log);
+        host.end_of(&second, &log);
+
+        let own = b"first\nEXIT_CODE=0\n";
+        let size = Some(own.len() as u64);
+        let searched = look(&first, &log, LogPart::Nothing).searching(0, 1 << 20);
+        let looks = [
+            look(&first, &log, LogPart::Last(1 << 20)),
+            look(&first, &log, since(3, 1 << 20)),
+            look(&first, &log, LogPart::Last(4)),
+            look(&first, &log, since(40, 100)),
+            searched,
+        ];
+        let seen = host.see(&looks);
+        let texts: Vec<_> = seen.iter().map(|seen| &seen.log.text[..]).collect();
+        let expected = [&own[..], &own[3..], b"E=0\n", b"", b""];
+        assert_eq!(texts, expected, "{}", host.name);
+        assert!(seen.iter().all(|seen| seen.log.size_bytes == size));
+        assert_eq!(seen[4].gap_text, b"", "{}", host.name);
+
+        let seen = host.look(&second, &log);
+        let whole = b"first\nEXIT_CODE=0\nCUDA out of memory\nEXIT_CODE=0\n";
+        assert_eq!(seen.log.text, whole, "{}", host.name);
+    }
+}
+
+#[test]
+fn what_a_job_has_left_running_still_writes_into_its_log() {
+    for host in Host::all() {
+        let spec = job("{ until [ -e go ]; do sleep 0.05; done; echo later; } & echo now");
+        let log = host.started(&spec).log_file;
+        host.end_of(&spec, &log);
+        until("the runner has seen what is left", || {
+            host.folder(&spec).join("left").exists()
+        });
+        host.write("go", "");
+        until("what is left has spoken", || {
+            host.look(&spec, &log).log.text.ends_with(b"later\n")
+        });
+    }
+}
+
+#[test]
+fn bound_of_a_log_takes_nothing_that_stood_there_before() {
+    let host = Host::full("dash", &["dash"]);
+    let before = "kept\n".repeat(60_000);
+    host.write("old.log", &before);
+    let lines = "i=0; while [ $i -lt 6 ]; do seq -f 'line %09.0f' $((i*20000)) $((i*20000+19999)); sleep 1.2; i=$((i+1)); done";
+    let mut spec = job(lines)
+        .with_max_log_bytes(256 * 1024)
+        .unwrap()
+        .with_log_file("old.log")
+        .unwrap();
+    spec.log_pause_s = 1;
+    let log = host.started(&spec).log_file;
+    host.end_of(&spec, &log);
+    let bytes = std::fs::read(&log).unwrap();
+    assert!(bytes.starts_with(before.as_bytes()));
+    let own = &bytes[before.len()..];
+    assert!(own.starts_with(b"line 000000000\n"));
+    assert!(own.contains(&0), "its own middle is given back");
+}
