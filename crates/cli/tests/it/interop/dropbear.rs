@@ -170,7 +170,7 @@ async fn dropbear_serves_many_callers_on_one_connection() {
     let Some((server, _user, client)) = host(&[]).await else {
         return;
     };
-
-    assert_many_at_once(&client, 24).await;
+    // More would stand in line, and who stands there for long gets another connection.
+    assert_many_at_once(&client, 7).await;
     assert_eq!(server.connection_count(), 1, "{}", server.log());
 }
