@@ -85,13 +85,17 @@ pass_hole() {
   field "begin:$_rfrom"
 }
 
-# Sets _rend to where the log of an attempt that is over ends. A later job with the same session writes behind it; so does
-# what the attempt has left running, which is still its own.
+# Sets _rend to where the log of an attempt ends that is over. A later job with the same session writes behind it, and says
+# where that begins; so does what the attempt has left running, which is still its own.
 find_end() {
   _rend=
-  [ -n "$_rdir" ] && [ ! -e "$_rdir/left" ] && [ -f "$_rdir/exit" ] && [ ! -h "$_rdir/exit" ] || return 0
-  _rx=$(head -c 600 "$_rdir/exit" 2>/dev/null | tr '\n\0' '  ')
-  case $_rx in *' log='*' end='*) _rend=${_rx#*' log='} _rend=${_rend%%' '*} ;; esac
+  [ -n "$_rdir" ] || return 0
+  if [ -f "$_rdir/log_end" ] && [ ! -h "$_rdir/log_end" ]; then
+    { read -r _rend _rx <"$_rdir/log_end"; } 2>/dev/null
+  elif [ ! -e "$_rdir/left" ] && [ -f "$_rdir/exit" ] && [ ! -h "$_rdir/exit" ]; then
+    _rx=$(head -c 600 "$_rdir/exit" 2>/dev/null | tr '\n\0' '  ')
+    case $_rx in *' log='*' end='*) _rend=${_rx#*' log='} _rend=${_rend%%' '*} ;; esac
+  fi
   case $_rend in *[!0-9]* | ???????????????????*) _rend= ;; esac
 }
 

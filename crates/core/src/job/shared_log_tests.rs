@@ -86,3 +86,47 @@ fn bound_of_a_log_takes_nothing_that_stood_there_before() {
     assert!(own.starts_with(b"line 000000000\n"));
     assert!(own.contains(&0), "its own middle is given back");
 }
+
+#[test]
+fn log_of_a_job_that_is_lost_or_has_left_something_ends_where_the_next_one_begins() {
+    for host in Host::all() {
+        let lost = in_session("echo lost; exec sleep 60");
+        let started = host.started(&lost);
+        let log = started.log_file;
+        until("it speaks", || host.look(&lost, &log).log.text == b"lost\n");
+        let mut kill = std::process::Command::new("kill");
+        let group = format!("-{}", started.process.pid);
+        kill.args(["-KILL", "--", &group]).status().unwrap();
+        until("it is gone", || {
+            host.judge(&lost, &log).state != JobState::Running
+        });
+
+        let left = in_session("sleep 60 & echo left");
+        assert_eq!(host.started(&left).log_file, log);
+        host.end_of(&left, &log);
+        until("the runner has seen what is left", || {
+            host.folder(&left).join("left").exists()
+        });
+        assert_eq!(host.look(&lost, &log).log.text, b"lost\n", "{}", host.name);
+
+        let last = in_session("echo last");
+        host.started(&last);
+        host.end_of(&last, &log);
+        assert_eq!(host.look(&lost, &log).log.text, b"lost\n", "{}", host.name);
+        let whole = b"lost\nleft\nEXIT_CODE=0\n";
+        assert_eq!(host.look(&left, &log).log.text, whole, "{}", host.name);
+    }
+}
+
+#[test]
+fn log_of_a_job_goes_on_with_its_next_attempt() {
+    let host = Host::full("dash", &["dash"]);
+    let first = in_session("echo one; exit 1");
+    let log = host.started(&first).log_file;
+    host.end_of(&first, &log);
+    let second = again(&first);
+    host.started(&second);
+    host.end_of(&second, &log);
+    let whole = b"one\nEXIT_CODE=1\none\nEXIT_CODE=1\n";
+    assert_eq!(host.look(&second, &log).log.text, whole);
+}

@@ -5,7 +5,7 @@
 # word from us, and never when there is none; the view of the log is made when all is said.
 exec </dev/null
 _rjob=$_rroot/jobs/$_rid _rdir=$_rroot/jobs/$_rid/$_rn
-_rowned= _rmadelog= _rmadefrom= _rclaims= _rdevices= _rvendor= _rspeaks= _rasking=
+_rowned= _rmadelog= _rmadefrom= _rclaims= _rdevices= _rvendor= _rspeaks= _rasking= _rformer=
 _rnl='
 '
 start_of $$
@@ -264,11 +264,32 @@ open_log() {
   fi
 }
 
+# Sets _rformer to the attempts that had this session name before, on whichever boot; claiming it removes their claims.
+find_former() {
+  for _rentry in "$_rroot"/claims/*/"session-$_rname"/*; do
+    _rcjob= _rcn=
+    { read -r _rcjob _rcn _rx <"$_rentry"; } 2>/dev/null
+    case $_rcjob/$_rcn in "$_rid"/* | *[!0-9a-z_/]* | */*/*) continue ;; job_?*/?*) _rformer="$_rformer $_rcjob/$_rcn" ;; esac
+  done
+}
+
+# Notes where the log of those ends, which may be lost or have left something running: where ours begins.
+note_ends() {
+  for _rx in $_rformer; do
+    _rx=$_rroot/jobs/$_rx
+    [ -f "$_rx/record" ] && [ ! -e "$_rx/log_end" ] || continue
+    while IFS= read -r _rline; do
+      case $_rline in "log=$_rlog") printf '%s\n' "$_roffset" 2>/dev/null >"$_rx/log_end" ;; esac
+    done <"$_rx/record"
+  done
+}
+
 # Claims the session name that somebody chose; the one that a job has by itself is nobody else's, unless somebody has
 # chosen it since.
 take_name() {
   [ -n "$_rnamed" ] || [ -d "$_rroot/claims/$_rboot/session-$_rname" ] || return 0
   _rnamed=yes
+  find_former
   [ "$_rtmux" = - ] || ask_tmux
   claim "session-$_rname" || refuse "session:$_rheld" ''
   _rclaims=" session-$_rname/$_rmine"
@@ -317,6 +338,7 @@ arrange() {
     printf 'offset=%s\ngpus=%s\ncwd=%s\nlog=%s\n' "$_roffset" "${_rvendor:+$_rvendor:$_rdevices}" "$_rcwd" "$_rlog"
   } >"$_rdir/record"; } 2>/dev/null || refuse_write space "$_rdir"
   [ -s "$_rdir/record" ] || refuse space "$_rdir"
+  note_ends
 
   tell_runner go "$_rvisible" "$_rdevices" 2>/dev/null
   await_runner
