@@ -91,7 +91,10 @@ pub(crate) async fn list(
             walk.run(&summary.location).await
         }
         RootKind::File if request.lists_lone_file => {
-            let whole = absolute(request.root, &summary.home);
+            let whole = match summary.location.is_empty() {
+                true => absolute(request.root, &summary.home),
+                false => summary.location.clone(),
+            };
             let slash = whole.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
             let (above, name) = (whole.get(..slash), whole.get(slash + 1..));
             let above = above.filter(|above| !above.is_empty()).unwrap_or(b"/");

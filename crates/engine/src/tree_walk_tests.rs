@@ -32,6 +32,7 @@ fn summary(root: RootKind, location: &Path) -> ScanSummary {
     ScanSummary {
         root,
         location: location.as_os_str().as_bytes().to_vec(),
+        is_detour: false,
         home: b"/nowhere".to_vec(),
         mounts: Vec::new(),
         device: None,

@@ -8,7 +8,7 @@ use remote_sandbox_core::sync::{Entry, EntryList, RelPath, WrittenPath};
 
 use super::far_scan::{FarTree, scan};
 use super::refusals::{local_failure, missing_here, missing_there};
-use super::request::{SyncRequest, USUAL_MIRROR};
+use super::request::{SyncRequest, USUAL_MIRROR, Way};
 use super::roots::Resolved;
 use super::rules;
 use super::sides::{SPOOL, Setting, Sides, none};
@@ -20,6 +20,16 @@ use crate::listing::Listing;
 pub(super) struct Lone {
     pub(super) here: RelPath,
     pub(super) there: RelPath,
+}
+
+impl Lone {
+    /// The name that it has in the plan: that of the target.
+    pub(super) fn called(&self, way: Way) -> &RelPath {
+        match way {
+            Way::Up => &self.there,
+            Way::Down => &self.here,
+        }
+    }
 }
 
 impl Sides {
@@ -66,9 +76,10 @@ impl Sides {
             return Err(Failure::new(Code::RemoteRefused, text)
                 .hint("choose another name or folder, or remove it there"));
         }
-        let (far_root, name) = match (is_in_directory, split_there(scanned)) {
+        let place = there.place(scanned);
+        let (far_root, name) = match (is_in_directory, split_there(&place)) {
             (false, Some((above, name))) => (above, name),
-            _ => (scanned.clone(), called),
+            _ => (place, called),
         };
         let mut sides = Sides::new(setting, request, folder, far_root);
         let found = there
@@ -96,7 +107,7 @@ impl Sides {
         rules::no_deletes_for_a_file(request)?;
         let source = there.entries.iter().next();
         let source = source.ok_or_else(|| missing_there(setting.sandbox.as_ref(), request))?;
-        let Some((far_root, name)) = split_there(remote) else {
+        let Some((far_root, name)) = split_there(&there.place(remote)) else {
             return Err(missing_there(setting.sandbox.as_ref(), request));
         };
         let is_directory = local.kind == RootKind::Directory

@@ -233,6 +233,45 @@ fn root_is_told_for_what_it_is(#[case] name: &[u8], #[case] expected: RootKind) 
     }
 }
 
+#[rstest]
+#[case::missing(b"gone", b"/gone", false)]
+#[case::missing_below_a_link(b"to-dir/new/er/", b"/dir\n/new/er", false)]
+#[case::link_to_a_link(b"again/new", b"/dir\n/new", false)]
+#[case::file(b"file", b"/file", false)]
+#[case::file_below_a_link(b"to-dir/x\n", b"/dir\n/x\n", false)]
+#[case::dangling_link_below_a_link(b"to-dir/broken", b"/dir\n/broken", false)]
+#[case::dots_that_lead_somewhere(b"to-dir/..//./new", b"/new", false)]
+#[case::dots_behind_a_link(b"deep/../new", b"/dir\n/new", false)]
+#[case::dots_that_lead_back(b"to-dir/gone/.././/file", b"/dir\n/file", true)]
+#[case::dots_that_lead_far_back(b"to-dir/gone/../../new", b"/new", true)]
+#[case::not_utf8(b"to-dir/\xff", b"/dir\n/\xff", false)]
+fn root_is_told_where_it_lies_or_would_lie(
+    #[case] written: &[u8],
+    #[case] expected: &[u8],
+    #[case] is_detour: bool,
+) {
+    for (scanner, host) in hosts() {
+        host.write(b"file", "");
+        host.write(b"dir\n/x\n", "");
+        fs::create_dir(host.at(b"dir\n/below")).unwrap();
+        symlink("dir\n", host.at(b"to-dir")).unwrap();
+        symlink("to-dir", host.at(b"again")).unwrap();
+        symlink("dir\n/below", host.at(b"deep")).unwrap();
+        symlink("nowhere", host.at(b"dir\n/broken")).unwrap();
+        let home = fs::canonicalize(host.home.path()).unwrap();
+        let home = home.as_os_str().as_bytes();
+        for above in [b"".as_slice(), &[home, b"/"].concat()] {
+            let root = HostPath::parse(&[above, written].concat()).unwrap();
+            let (_, problems, summary) = host.scan(&request(&root, scanner));
+            assert_eq!(problems, [], "{scanner:?}");
+            let found = String::from_utf8_lossy(&summary.location).into_owned();
+            let expected = [home, expected].concat();
+            assert_eq!(found, String::from_utf8_lossy(&expected), "{scanner:?}");
+            assert_eq!(summary.is_detour, is_detour, "{scanner:?}");
+        }
+    }
+}
+
 /// Runs a script as somebody who is not allowed everything.
 fn run_without_rights(host: &Host, script: &str) -> Vec<u8> {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {

@@ -133,7 +133,8 @@ fn listing(request: &ScanRequest<'_>, mark: &RunToken, extent: Extent) -> String
 }
 
 /// Goes to the root and says what and where it is. What cannot be seen because a directory on the way is shut
-/// is not missing.
+/// is not missing. Of a root that is no directory, the nearest directory above it says where it lies, or would lie:
+/// links above it are resolved, the rest is as it was written.
 const ENTER: &str = r#"cd 2>/dev/null
 printf 'RSMCP:%s:scan\n' "$m"
 here() { w=$(pwd -P; printf x); w=${w%x}; w=${w%?}; }
@@ -142,7 +143,8 @@ kind=m
 if [ -d "$root" ]; then
 kind=d
 cd -P -- "$root" 2>/dev/null && [ -r . ] || kind=u
-elif [ -e "$root" ] || [ -h "$root" ]; then kind=f
+elif [ -e "$root" ] || [ -h "$root" ]; then
+kind=f; way=${root%/*}; way=${way:-/}
 else
 way=$root
 until [ -d "$way" ] || [ "$way" = . ]; do way=${way%/*}; [ -n "$way" ] || way=/; done
@@ -154,6 +156,9 @@ here; say where "$w"
 [ ! -r /proc/self/mountinfo ] || while read -r a b c d f g; do
 case $f in "${w%/}"/*) say mount "${f#"${w%/}"/}";; esac
 done </proc/self/mountinfo
+elif [ "$kind" != u ]; then
+w=$(cd -P -- "$way" 2>/dev/null && pwd -P; printf x); w=${w%x}; w=${w%?}
+[ -z "$w" ] || say where "$w/${root#"$way"}"
 fi
 "#;
 
