@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use remote_sandbox_core::failure::Failure;
-use remote_sandbox_core::sync::scan::{ScanDepth, ScanRequest, SortedBy};
+use remote_sandbox_core::sync::scan::{LoneFile, ScanDepth, ScanRequest, SortedBy};
 use remote_sandbox_core::sync::staging::Batch;
 use remote_sandbox_core::sync::{Entry, RelPath};
 
@@ -33,7 +33,7 @@ pub(super) async fn arrived(
             follow_links: false,
             sorted_by: SortedBy::Reader,
             depth: ScanDepth::Tree,
-            lists_lone_file: false,
+            lone_file: LoneFile::Unlisted,
         };
         let found = scan(far.sandbox, &request, &far.spool).await?;
         for entry in found.entries.iter() {

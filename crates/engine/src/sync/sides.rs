@@ -12,7 +12,7 @@ use remote_sandbox_core::sync::plan::Planner;
 use remote_sandbox_core::sync::receive::new_root_mode;
 use remote_sandbox_core::sync::roots::{CleanPath, LocalRoots};
 use remote_sandbox_core::sync::scan::{
-    HostPath, RootKind, ScanDepth, ScanProblem, ScanRequest, Scanner, SortedBy,
+    HostPath, LoneFile, RootKind, ScanDepth, ScanProblem, ScanRequest, Scanner, SortedBy,
 };
 use remote_sandbox_core::sync::{Entry, Filter, RelPath, WrittenPath};
 
@@ -127,7 +127,10 @@ impl Sides {
             follow_links,
             sorted_by: SortedBy::Reader,
             depth: ScanDepth::Tree,
-            lists_lone_file: true,
+            lone_file: match request.way {
+                Way::Up => LoneFile::Unlisted,
+                Way::Down => LoneFile::Followed,
+            },
         };
         let there = scan(setting.sandbox.as_ref(), &scan_request, &spool);
         let (here, there) = tokio::try_join!(here, there)?;

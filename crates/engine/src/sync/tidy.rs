@@ -6,7 +6,7 @@ use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::chores::Removal;
 use remote_sandbox_core::sync::receive::discard_script;
-use remote_sandbox_core::sync::scan::{ScanDepth, ScanRequest, SortedBy};
+use remote_sandbox_core::sync::scan::{LoneFile, ScanDepth, ScanRequest, SortedBy};
 use remote_sandbox_core::sync::{Entry, Kind, RelPath};
 
 use super::decide::{Decision, Entries};
@@ -146,7 +146,7 @@ async fn listing_now(sides: &Sides) -> Result<Listing, Failure> {
         follow_links: false,
         sorted_by: SortedBy::Reader,
         depth: ScanDepth::Tree,
-        lists_lone_file: false,
+        lone_file: LoneFile::Unlisted,
     };
     let found = scan(far.sandbox, &request, &far.spool).await?;
     if found.problem_count > sides.problem_count {

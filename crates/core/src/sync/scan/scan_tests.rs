@@ -20,7 +20,7 @@ fn request(root: &HostPath, scanner: Scanner) -> ScanRequest<'_> {
         follow_links: false,
         sorted_by: SortedBy::Reader,
         depth: ScanDepth::Tree,
-        lists_lone_file: false,
+        lone_file: LoneFile::Unlisted,
     }
 }
 
@@ -383,10 +383,47 @@ fn lone_file_is_listed_when_that_is_wanted(#[case] path: &[u8], #[case] name: &[
             .find(|entry| entry.path.as_bytes() == name);
         let root = HostPath::parse(path).unwrap();
         let mut lone = request(&root, scanner);
-        lone.lists_lone_file = true;
+        lone.lone_file = LoneFile::AsItIs;
         let (entries, problems, summary) = host.scan(&lone);
         assert_eq!(entries, [expected.unwrap()], "{scanner:?}");
         assert_eq!((problems.len(), summary.root), (0, RootKind::File));
+    }
+}
+
+#[rstest]
+#[case::file(b"root/-rf", Some(b"-rf".as_slice()))]
+#[case::link(b"root/to-file", Some(b"-rf".as_slice()))]
+#[case::pipe(b"root/pipe", Some(b"pipe".as_slice()))]
+#[case::link_to_nothing(b"root/dangling", None)]
+fn lone_file_is_listed_as_what_it_leads_to(#[case] path: &[u8], #[case] leads_to: Option<&[u8]>) {
+    for (scanner, host) in hosts() {
+        plant(&host, b"root");
+        let root = HostPath::parse(b"root").unwrap();
+        let (whole, _, _) = host.scan(&request(&root, scanner));
+        let name = path.strip_prefix(b"root/").unwrap();
+        let named = |name: &[u8]| whole.iter().find(|entry| entry.path.as_bytes() == name);
+        let mut expected = named(leads_to.unwrap_or(name)).unwrap().clone();
+        expected.path = RelPath::parse(name).unwrap();
+        let root = HostPath::parse(path).unwrap();
+        let mut lone = request(&root, scanner);
+        lone.lone_file = LoneFile::Followed;
+        let (entries, problems, summary) = host.scan(&lone);
+        assert_eq!(entries, [expected], "{scanner:?}");
+        assert_eq!((problems.len(), summary.root), (0, RootKind::File));
+    }
+}
+
+#[test]
+fn lone_link_in_a_circle_is_no_file() {
+    for (scanner, host) in hosts() {
+        plant(&host, b"root");
+        let root = HostPath::parse(b"root/round").unwrap();
+        let mut lone = request(&root, scanner);
+        lone.lone_file = LoneFile::Followed;
+        let (entries, _, summary) = host.scan(&lone);
+        assert_eq!(summary.root, RootKind::File, "{scanner:?}");
+        let is_link = |entry: &Entry| matches!(entry.kind, Kind::Link { .. });
+        assert!(entries.iter().all(is_link), "{scanner:?} {entries:?}");
     }
 }
 
