@@ -7,7 +7,7 @@ use std::path::Path;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::Pair;
+use super::{Pair, problems};
 use crate::files::{Kind, write};
 
 /// Edits the file on both sides after an upload, and asserts that a download keeps the edit here and tells of it.
@@ -57,6 +57,24 @@ async fn single_file_below_a_link_is_known_from_the_sync_of_its_directory(#[case
     let here = pair.here.join("a");
     let paths = json!({"local_path": here, "remote_path": "link/a"});
     assert_edit_is_kept(&pair, paths, &here, &pair.there.join("a")).await;
+}
+
+#[tokio::test]
+async fn sync_that_cannot_be_written_down_says_so_and_what_follows() {
+    let pair = Pair::new(Kind::Ssh).await;
+    pair.write("a", "1");
+    let pairs = crate::support::state(pair.ground.client()).join("pairs");
+    write(&pairs, "in the way");
+    for done in [pair.up(json!({})).await, pair.down(json!({})).await] {
+        assert_eq!(done["problem_count"], 1, "{done}");
+        let told = &problems(&done)[""];
+        assert!(told.contains("could not be written down"), "{told}");
+        assert!(told.contains("cannot tell edits"), "{told}");
+        assert!(done["revision"].is_string(), "{done}");
+    }
+    fs::remove_file(pairs).unwrap();
+    let done = pair.up(json!({})).await;
+    assert_eq!(done["problem_count"], 0, "{done}");
 }
 
 #[rstest]
