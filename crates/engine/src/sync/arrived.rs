@@ -24,6 +24,35 @@ pub(super) async fn arrived(
         }
     }
     let mut whole = BTreeSet::new();
+    let take = |place: RelPath, entry: &Entry| {
+        if is_whole(entry, sizes.get(&place).copied()) {
+            whole.insert(place);
+        }
+    };
+    look_through(far, batch, take).await?;
+    Ok(whole)
+}
+
+/// Whether any of these places holds something. Of one whose directory never came, a removal does not know.
+pub(super) async fn holds_any(
+    far: &Far<'_>,
+    batch: &Batch,
+    places: &[RelPath],
+) -> Result<bool, Failure> {
+    let mut is_held = false;
+    if !places.is_empty() {
+        let take = |place: RelPath, _: &Entry| is_held |= places.contains(&place);
+        look_through(far, batch, take).await?;
+    }
+    Ok(is_held)
+}
+
+/// Goes through everything in the folders of a batch.
+async fn look_through(
+    far: &Far<'_>,
+    batch: &Batch,
+    mut take: impl FnMut(RelPath, &Entry),
+) -> Result<(), Failure> {
     for folder in &batch.folders {
         let root = far.below(folder);
         let request = ScanRequest {
@@ -40,12 +69,10 @@ pub(super) async fn arrived(
             let Ok(place) = folder.join(entry.path.as_bytes()) else {
                 continue;
             };
-            if is_whole(&entry, sizes.get(&place).copied()) {
-                whole.insert(place);
-            }
+            take(place, &entry);
         }
     }
-    Ok(whole)
+    Ok(())
 }
 
 fn is_whole(entry: &Entry, size_bytes: Option<u64>) -> bool {
