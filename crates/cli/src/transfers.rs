@@ -38,7 +38,8 @@ pub(crate) struct Transfers {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// End this transfer; what is complete stays, half a file never does
+    /// End this transfer; what is complete stays, and no file is half. Of a large one the part that came stays
+    /// hidden beside it for up to a day, so that the next sync goes on from there
     #[arg(long, value_name = "ID")]
     cancel: Option<u64>,
 }

@@ -17,17 +17,26 @@ use crate::fsio::{self, FileError};
 /// Entries of one run in a file; about 10 MB while they are sorted.
 const RUN: usize = 50_000;
 
-/// So many runs can be merged; together with the length of a run this bounds a tree to a million entries and a quarter.
-const MOST_RUNS: usize = 20;
+/// Bytes of paths and link targets of one run: a run of ordinary paths is full before, one of long paths is not larger.
+const RUN_TEXT: usize = 6 * 1024 * 1024;
 
-/// Bytes that are read at once from each run.
-const WINDOW: usize = 64 * 1024;
+/// So many runs can be merged.
+const MOST_RUNS: usize = 50;
+
+/// So many entries can be listed; with paths of up to 300 bytes they fit into the runs.
+const MOST_ENTRIES: u64 = 1_100_000;
+
+/// Bytes that are read at once from each run; so much of each is held while they are merged.
+const WINDOW: usize = 24 * 1024;
 
 /// Why a tree cannot be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum ListingError {
     /// It is too large even for files.
-    #[error("the tree has more than {} entries", RUN * MOST_RUNS)]
+    #[error(
+        "the tree has more than {MOST_ENTRIES} entries, or their paths more than {} MiB",
+        MOST_RUNS * RUN_TEXT / (1024 * 1024)
+    )]
     TooLarge,
     /// There is no place for what does not fit into memory.
     #[error("a tree of this size does not fit into memory, and there is no room for it elsewhere")]
@@ -92,6 +101,8 @@ pub struct ListingBuilder {
     /// Where files go when the list is full.
     folder: PathBuf,
     waiting: Vec<Entry>,
+    /// What the paths and targets of these take.
+    waiting_bytes: usize,
     runs: Vec<(File, u64)>,
 }
 
@@ -111,6 +122,7 @@ impl ListingBuilder {
             list,
             folder,
             waiting: Vec::new(),
+            waiting_bytes: 0,
             runs: Vec::new(),
         }
     }
@@ -126,8 +138,9 @@ impl ListingBuilder {
                 }
             }
         }
+        self.waiting_bytes += entry.text_bytes();
         self.waiting.push(entry);
-        match self.waiting.len() >= RUN {
+        match self.waiting.len() >= RUN || self.waiting_bytes >= RUN_TEXT {
             true => self.write_waiting(),
             false => Ok(()),
         }
@@ -143,6 +156,7 @@ impl ListingBuilder {
     }
 
     fn write_waiting(&mut self) -> Result<(), ListingError> {
+        self.waiting_bytes = 0;
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.sort_by(|one, other| one.path.cmp(&other.path));
         self.write(waiting.into_iter())
@@ -152,6 +166,7 @@ impl ListingBuilder {
         if self.runs.len() >= MOST_RUNS {
             return Err(ListingError::TooLarge);
         }
+        let written: u64 = self.runs.iter().map(|(_, count)| count).sum();
         let file = fsio::nameless_file(&self.folder)?;
         let (mut bytes, mut at, mut count) = (Vec::new(), 0, 0);
         for entry in entries {
@@ -164,6 +179,9 @@ impl ListingBuilder {
             }
         }
         file.write_all_at(&bytes, at).map_err(ListingError::Write)?;
+        if written + count > MOST_ENTRIES {
+            return Err(ListingError::TooLarge);
+        }
         self.runs.push((file, count));
         Ok(())
     }
@@ -326,6 +344,37 @@ mod tests {
         let listing = builder.finish().unwrap();
         assert!(matches!(listing, Listing::Held(_)));
         assert_eq!(listing.iter().count(), 2);
+    }
+
+    #[test]
+    fn long_paths_make_short_runs_and_too_many_of_them_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut builder = ListingBuilder::with(EntryList::new(0), folder.path().to_owned());
+        let above = vec!["n".repeat(255); 15].join("/");
+        let mut longest = 0;
+        for number in 0..3 * RUN_TEXT / above.len() {
+            builder
+                .push(entry(&format!("{above}/{number:07}")))
+                .unwrap();
+            longest = longest.max(builder.waiting.len());
+        }
+        assert!(longest * above.len() <= RUN_TEXT, "{longest} entries");
+        while builder.runs.len() < MOST_RUNS {
+            builder.write(std::iter::empty()).unwrap();
+        }
+        let words = builder.finish().unwrap_err().to_string();
+        assert!(words.contains("paths more than 300 MiB"), "{words}");
+    }
+
+    #[test]
+    fn more_entries_than_can_be_listed_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut builder = ListingBuilder::with(EntryList::new(0), folder.path().to_owned());
+        builder.write([entry("a")].into_iter()).unwrap();
+        builder.runs[0].1 = MOST_ENTRIES - 1;
+        builder.write([entry("b")].into_iter()).unwrap();
+        let refused = builder.write([entry("c")].into_iter());
+        assert!(matches!(refused, Err(ListingError::TooLarge)));
     }
 
     #[test]

@@ -90,15 +90,21 @@ pub(crate) async fn list(
             let walk = Walk::new(client, &summary.location, request, take)?;
             walk.run(&summary.location).await
         }
-        RootKind::File if request.lists_lone_file => {
-            let whole = absolute(request.root, &summary.home);
+        RootKind::File => {
+            let Some(request) = request.for_lone_file() else {
+                return Ok(());
+            };
+            let whole = match summary.location.is_empty() {
+                true => absolute(request.root, &summary.home),
+                false => summary.location.clone(),
+            };
             let slash = whole.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
             let (above, name) = (whole.get(..slash), whole.get(slash + 1..));
             let above = above.filter(|above| !above.is_empty()).unwrap_or(b"/");
-            let walk = Walk::new(client, above, request, take)?;
+            let walk = Walk::new(client, above, &request, take)?;
             walk.lone(name.unwrap_or_default()).await
         }
-        RootKind::File | RootKind::Missing | RootKind::Unreadable => Ok(()),
+        RootKind::Missing | RootKind::Unreadable => Ok(()),
     }
 }
 

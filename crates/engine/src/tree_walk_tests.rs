@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use remote_sandbox_core::sync::scan::{Scanner, SortedBy};
+use remote_sandbox_core::sync::scan::{LoneFile, Scanner, SortedBy};
 use remote_sandbox_core::sync::{Entry, Filter, Kind, Prune};
 use remote_sandbox_testkit::SftpServer;
 use tempfile::TempDir;
@@ -24,7 +24,7 @@ fn request<'a>(root: &'a HostPath, prunes: &'a [Prune]) -> ScanRequest<'a> {
         follow_links: false,
         sorted_by: SortedBy::Reader,
         depth: ScanDepth::Tree,
-        lists_lone_file: true,
+        lone_file: LoneFile::AsItIs,
     }
 }
 
@@ -32,6 +32,7 @@ fn summary(root: RootKind, location: &Path) -> ScanSummary {
     ScanSummary {
         root,
         location: location.as_os_str().as_bytes().to_vec(),
+        is_detour: false,
         home: b"/nowhere".to_vec(),
         mounts: Vec::new(),
         device: None,
@@ -245,6 +246,18 @@ async fn one_file_is_listed_by_its_name_and_a_level_without_what_is_below() {
     let (entries, _) = found(&client, &request(&file, &[]), &summary_file).await;
     assert_eq!(names(&entries), ["f"]);
     assert_eq!(entries[0].size_bytes, 3);
+    symlink("d/f", root.join("link")).unwrap();
+    let link = host_path(&root.join("link"));
+    for (lone_file, is_file) in [(LoneFile::AsItIs, false), (LoneFile::Followed, true)] {
+        let request = ScanRequest {
+            lone_file,
+            ..request(&link, &[])
+        };
+        let (entries, _) = found(&client, &request, &summary_file).await;
+        assert_eq!(names(&entries), ["link"]);
+        assert_eq!(entries[0].kind.is_file(), is_file);
+    }
+    fs::remove_file(root.join("link")).unwrap();
     let path = host_path(&root);
     let level = ScanRequest {
         depth: ScanDepth::Level,

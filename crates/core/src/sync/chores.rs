@@ -223,6 +223,19 @@ exit 0
 }
 "#;
 
+/// The script that says what time it is there.
+pub fn clock_script(mark: &RunToken) -> String {
+    format!("printf 'RSMCP:%s:now:%s\\n' {mark} \"$(date +%s)\"\nexit 0\n")
+}
+
+/// Seconds since 1970 by the clock there; none where the host did not say.
+pub fn parse_clock(mark: &RunToken, output: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(output).ok()?;
+    let begin = format!("RSMCP:{mark}:now:");
+    let line = text.lines().find_map(|line| line.strip_prefix(&begin))?;
+    line.parse().ok()
+}
+
 /// The beginning of every script here: it knows `say` and is in the root.
 pub fn enter(root: &HostPath, mark: &RunToken) -> String {
     let mut script = String::from("LC_ALL=C; export LC_ALL; unset CDPATH\n");

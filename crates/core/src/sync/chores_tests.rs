@@ -131,6 +131,19 @@ fn digests_are_told_by_path(#[case] shell: &[&str]) {
     assert!(!digests.contains_key(&path("missing")));
 }
 
+#[rstest]
+#[case(&["dash"])]
+#[case(&["bash", "--posix"])]
+fn clock_of_the_host_is_told_where_it_has_one(#[case] shell: &[&str]) {
+    let home = tempfile::tempdir().unwrap();
+    let script = clock_script(&mark());
+    let now = parse_clock(&mark(), &run(home.path(), shell, &script, b"")).unwrap();
+    assert!(now > 1_600_000_000, "{now}");
+    let none = format!("PATH=/nowhere\n{script}");
+    let output = run(home.path(), shell, &none, b"");
+    assert_eq!(parse_clock(&mark(), &output), None);
+}
+
 #[test]
 fn free_space_is_told_also_for_what_is_not_there_yet() {
     let home = tempfile::tempdir().unwrap();

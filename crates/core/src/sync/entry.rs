@@ -178,6 +178,15 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// How many bytes its path takes, and what it says if it is a link.
+    pub fn text_bytes(&self) -> usize {
+        let target = match &self.kind {
+            Kind::Link { target, .. } => target.len(),
+            Kind::File | Kind::Directory | Kind::Special(_) => 0,
+        };
+        self.path.as_bytes().len() + target
+    }
+
     /// The permission bits that are carried over.
     pub fn carried_mode(&self) -> u16 {
         self.mode & CARRIED_MODE

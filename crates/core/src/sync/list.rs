@@ -13,19 +13,19 @@ use super::entry::{Entry, Identity, Mtime};
 use super::packed::{DIRECTORY, Packed, may_hold, name_of, packed_kind, unpacked_kind};
 use super::path::{PathError, RelPath, path_order};
 
-/// A list takes this many entries when nothing else is said: about 12 MB with names of 25 bytes, so that two lists leave
-/// room in 60 MB.
+/// A list takes this many entries when nothing else is said: about 12 MB with names of 25 bytes, and 15 MB at most, so that
+/// two lists leave room in 60 MB.
 pub const MOST_ENTRIES: usize = 150_000;
 
-/// All names and link targets of a list together take at most this many bytes.
-const MOST_TEXT: usize = 16 * 1024 * 1024;
+/// All names and link targets of a list together take at most this many bytes, whole paths of strays included.
+const MOST_TEXT: usize = 6 * 1024 * 1024;
 
 const ROOT: u32 = u32::MAX;
 const NO_NANOSECONDS: u32 = u32::MAX;
 const MOST_MISPLACED: usize = 1000;
 
 /// So many entries may come before or far from their directory; they are kept whole and take more room.
-const MOST_STRAYS: usize = 100_000;
+const MOST_STRAYS: usize = 60_000;
 
 /// Why an entry does not get onto the list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +61,8 @@ pub struct EntryList {
     above: Vec<(RelPath, u32)>,
     /// Entries whose directory is not among these; they find it when the list is complete.
     strays: Vec<Entry>,
+    /// What the paths and targets of these take.
+    stray_bytes: usize,
     limit: usize,
     /// Whether entries may lie below a link.
     looks_behind_links: bool,
@@ -93,6 +95,7 @@ impl EntryList {
             devices: Vec::new(),
             above: Vec::new(),
             strays: Vec::new(),
+            stray_bytes: 0,
             limit: limit.min(u32::MAX as usize - 1),
             looks_behind_links: false,
         }
@@ -125,7 +128,7 @@ impl EntryList {
 
     /// Adds an entry; fastest when directories come before their content and are not torn apart.
     pub fn push(&mut self, entry: Entry) -> Result<(), ListError> {
-        if self.len() >= self.limit || self.text.len() >= MOST_TEXT {
+        if self.len() >= self.limit || self.text.len() + self.stray_bytes >= MOST_TEXT {
             return Err(ListError::Full { limit: self.limit });
         }
         while self
@@ -140,6 +143,7 @@ impl EntryList {
             if self.strays.len() >= MOST_STRAYS {
                 return Err(ListError::Full { limit: self.limit });
             }
+            self.stray_bytes += entry.text_bytes();
             self.strays.push(entry);
             return Ok(());
         }

@@ -22,6 +22,9 @@ const MOST_ENTRIES: usize = 10_000;
 /// A batch has at most so many bytes, but one entry always.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Paths in a batch have at most so many bytes; each is kept up to five times.
+const MOST_TEXT: usize = 1024 * 1024;
+
 /// One entry on its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Staged {
@@ -136,6 +139,8 @@ pub struct Stager<'a> {
     parents: BTreeMap<Option<RelPath>, RelPath>,
     /// The new directory that is being filled, and where it lies until then.
     open: Option<(RelPath, RelPath)>,
+    /// What the paths in the batch take.
+    text_bytes: usize,
     /// Counts folders, so that two batches never share one.
     number: u64,
 }
@@ -149,6 +154,7 @@ impl<'a> Stager<'a> {
             batch: Batch::default(),
             parents: BTreeMap::new(),
             open: None,
+            text_bytes: 0,
             number: 0,
         }
     }
@@ -163,6 +169,7 @@ impl<'a> Stager<'a> {
             | Action::SendLink { entry, replaces } => (entry, replaces),
             _ => return,
         };
+        self.text_bytes += source.text_bytes();
         if source.kind.is_directory() && self.lies_behind_link(&source.path) {
             self.batch.directories.push(source.clone());
             // It has to be there before what is in it; so the folder of its parent is the first to be made.
@@ -197,13 +204,15 @@ impl<'a> Stager<'a> {
 
     /// Whether it is time to send the batch.
     pub fn is_full(&self) -> bool {
-        self.batch.staged.len() >= MOST_ENTRIES || self.batch.bytes >= MOST_BYTES
+        let entries = self.batch.staged.len() + self.batch.directories.len();
+        entries >= MOST_ENTRIES || self.batch.bytes >= MOST_BYTES || self.text_bytes >= MOST_TEXT
     }
 
     /// Gives out the batch and begins the next one; none when nothing is in it.
     pub fn take(&mut self) -> Option<Batch> {
         self.parents.clear();
         self.open = None;
+        self.text_bytes = 0;
         let batch = std::mem::take(&mut self.batch);
         let is_empty = batch.staged.is_empty() && batch.directories.is_empty();
         (!is_empty).then_some(batch)

@@ -153,6 +153,22 @@ fn batch_is_full_by_entries_and_by_bytes() {
 }
 
 #[test]
+fn batch_is_full_by_its_names() {
+    let regions = Regions::default();
+    let mut stager = Stager::new(token(), &regions);
+    let long = vec!["n".repeat(255); 15].join("/");
+    for _ in 0..2 {
+        let added = (0..MOST_ENTRIES).take_while(|number| {
+            stager.add(send(&format!("{long}/{number}"), 0));
+            !stager.is_full()
+        });
+        let added = added.count();
+        assert!((200..400).contains(&added), "{added}");
+        stager.take().unwrap();
+    }
+}
+
+#[test]
 fn actions_that_send_nothing_are_passed_over() {
     let regions = Regions::default();
     let mut stager = Stager::new(token(), &regions);

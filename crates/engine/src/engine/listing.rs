@@ -7,8 +7,8 @@ use remote_sandbox_core::files::FirstEntries;
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::path::{inside, shown};
 use remote_sandbox_core::sync::scan::{
-    Found, HostPath, RootKind, ScanDepth, ScanError, ScanProblem, ScanReader, ScanRequest, Scanner,
-    SortedBy, scan_script,
+    Found, HostPath, LoneFile, RootKind, ScanDepth, ScanError, ScanProblem, ScanReader,
+    ScanRequest, Scanner, SortedBy, scan_script,
 };
 use remote_sandbox_core::sync::{Entry, Glob, Shown};
 use tokio::io::AsyncReadExt as _;
@@ -185,7 +185,7 @@ async fn collect(
         } else {
             ScanDepth::Level
         },
-        lists_lone_file: true,
+        lone_file: LoneFile::AsItIs,
     };
     let mark = new_mark();
     let script = scan_script(&scan, &mark);

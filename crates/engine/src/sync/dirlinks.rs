@@ -8,7 +8,7 @@ use std::iter::Peekable;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use remote_sandbox_core::failure::Failure;
-use remote_sandbox_core::sync::scan::{RootKind, ScanDepth, ScanRequest, SortedBy};
+use remote_sandbox_core::sync::scan::{LoneFile, RootKind, ScanDepth, ScanRequest, SortedBy};
 use remote_sandbox_core::sync::{Entry, Kind, LinkEnd, Prune, RelPath};
 
 use super::far::Far;
@@ -95,7 +95,7 @@ async fn scan_one(far: &Far<'_>, prunes: &[Prune], link: &RelPath) -> Result<Beh
         follow_links: false,
         sorted_by: SortedBy::Reader,
         depth: ScanDepth::Tree,
-        lists_lone_file: false,
+        lone_file: LoneFile::Unlisted,
     };
     let tree = scan(far.sandbox, &request, &far.spool).await?;
     Ok(Behind {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::sync::chores::{
-    Removal, mode_script, parse_modes, parse_removed, parse_space, remove_script, sealed_list,
-    space_script, times_script,
+    Removal, clock_script, mode_script, parse_clock, parse_modes, parse_removed, parse_space,
+    remove_script, sealed_list, space_script, times_script,
 };
 use remote_sandbox_core::sync::path::inside;
 use remote_sandbox_core::sync::receive::make_root_script;
@@ -219,6 +219,13 @@ impl Far<'_> {
                 .failure(Code::RemoteRefused, "the target folder cannot be made")
                 .hint("check the path and who owns it; list_remote_files shows it")),
         }
+    }
+
+    /// What time it is there, in seconds since 1970, where the host can tell.
+    pub(super) async fn clock(&self) -> Option<i64> {
+        let mark = new_mark();
+        let asking = self.sandbox.ask(clock_script(&mark), QUESTION_LIMIT);
+        parse_clock(&mark, &asking.await.ok()?)
     }
 
     /// How much room there is, where the host can tell.

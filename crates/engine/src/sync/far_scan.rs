@@ -5,8 +5,8 @@ use std::path::Path;
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::sftp::RemotePath;
 use remote_sandbox_core::sync::scan::{
-    Found, ScanError, ScanProblem, ScanReader, ScanRequest, ScanSummary, Scanner, SortedBy,
-    scan_script,
+    Found, HostPath, RootKind, ScanError, ScanProblem, ScanReader, ScanRequest, ScanSummary,
+    Scanner, SortedBy, scan_script,
 };
 use tokio::io::AsyncReadExt as _;
 
@@ -31,8 +31,34 @@ pub(super) struct FarTree {
     pub(super) summary: ScanSummary,
 }
 
-/// Lists a tree in a sandbox, sorted.
+impl FarTree {
+    /// Where the root lies, or will lie; as it was written where the host cannot tell.
+    pub(super) fn place(&self, written: &HostPath) -> HostPath {
+        let told = HostPath::parse(&self.summary.location);
+        told.unwrap_or_else(|_| written.clone())
+    }
+}
+
+/// Lists a tree in a sandbox, sorted. A path that leads back out of a directory that does not exist is taken by its words.
 pub(super) async fn scan(
+    sandbox: &dyn Sandbox,
+    request: &ScanRequest<'_>,
+    spool: &Path,
+) -> Result<FarTree, Failure> {
+    let found = scan_once(sandbox, request, spool).await?;
+    match HostPath::parse(&found.summary.location) {
+        Ok(root) if found.summary.is_detour => {
+            let request = ScanRequest {
+                root: &root,
+                ..request.clone()
+            };
+            scan_once(sandbox, &request, spool).await
+        }
+        _ => Ok(found),
+    }
+}
+
+async fn scan_once(
     sandbox: &dyn Sandbox,
     request: &ScanRequest<'_>,
     spool: &Path,
@@ -96,7 +122,9 @@ async fn walk(
     taken: &mut Taken,
 ) -> Result<(), Failure> {
     let client = tree_walk::conversation(sandbox).await?;
-    if let Ok(location) = RemotePath::new(summary.location.clone()) {
+    if summary.root == RootKind::Directory
+        && let Ok(location) = RemotePath::new(summary.location.clone())
+    {
         let found = client.stat(&location).await.ok();
         summary.mode = found.and_then(|found| found.mode).map(|mode| mode & 0o777);
     }

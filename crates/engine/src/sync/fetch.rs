@@ -22,7 +22,7 @@ use super::refusals::large_failure;
 use super::remember::Changes;
 use super::sides::Sides;
 use super::token::is_left_by_us;
-use super::up::{LARGE_FILE, MOST_WAITING_MODES, Uploaded};
+use super::up::{LARGE_FILE, Uploaded, keeps_out};
 use crate::beneath::{LastDirectory, NewFile, Tree};
 
 /// A batch has at most so many files.
@@ -30,6 +30,9 @@ const MOST_FILES: usize = 10_000;
 
 /// A batch has at most so many bytes, but one file always.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Paths that wait have at most so many bytes; each is kept up to three times.
+const MOST_TEXT: usize = 2 * 1024 * 1024;
 
 /// So many entries are removed at a time.
 const MOST_REMOVED: usize = 5000;
@@ -61,12 +64,13 @@ pub(super) async fn download(
         changes: Changes::default(),
         batch: Vec::new(),
         batch_bytes: 0,
+        batch_text: 0,
         directories: Vec::new(),
         links: Vec::new(),
         large: Vec::new(),
         has_deletes: false,
         directory_modes: Vec::new(),
-        file_modes: Vec::new(),
+        modes: Vec::new(),
     };
     fetch.remove_leftovers().await?;
     fetch.remove(decision.giving_way(sides)).await?;
@@ -80,9 +84,6 @@ pub(super) async fn download(
         fetch.take(settling.settle(action), decision);
         if fetch.is_full() {
             fetch.bring().await?;
-        }
-        if fetch.file_modes.len() >= MOST_WAITING_MODES {
-            fetch.set_file_modes().await?;
         }
     }
     fetch.bring().await?;
@@ -103,13 +104,16 @@ struct Fetch<'a> {
     changes: Changes,
     batch: Vec<Planned>,
     batch_bytes: u64,
+    /// What the paths of all that waits take.
+    batch_text: usize,
     directories: Vec<Entry>,
     links: Vec<Piece>,
     large: Vec<Piece>,
     has_deletes: bool,
-    /// Permissions of directories; they are set when everything is in them.
+    /// Permissions of directories that keep their owner out; they are set when everything is in them.
     directory_modes: Vec<(RelPath, u16)>,
-    file_modes: Vec<(RelPath, u16)>,
+    /// All others, which are set now and then.
+    modes: Vec<(RelPath, u16)>,
 }
 
 impl Fetch<'_> {
@@ -154,21 +158,22 @@ impl Fetch<'_> {
             return;
         }
         match action {
-            Action::MakeDirectory { entry, .. } => self.directories.push(entry),
+            Action::MakeDirectory { entry, .. } => {
+                self.batch_text += entry.text_bytes();
+                self.directories.push(entry);
+            }
             Action::SendFile {
                 entry, replaces, ..
             } => self.take_file(entry, still_there(replaces)),
             Action::SendLink { entry, replaces } => {
+                self.batch_text += entry.text_bytes();
                 self.links.push((entry, still_there(replaces)));
             }
             Action::SetAttributes { entry, .. } => {
                 self.outcome.unchanged_files += u64::from(!entry.kind.is_directory());
                 self.outcome.changed_modes += 1;
-                let modes = match entry.kind.is_directory() {
-                    true => &mut self.directory_modes,
-                    false => &mut self.file_modes,
-                };
-                modes.push((entry.path.clone(), entry.carried_mode()));
+                self.batch_text += entry.text_bytes();
+                self.set_later(&entry);
             }
             Action::Delete { target } => {
                 self.has_deletes |= !decision.is_cleared(&target.path);
@@ -197,6 +202,7 @@ impl Fetch<'_> {
 
     fn add(&mut self, entry: Entry, replaces: Option<Entry>) {
         self.batch_bytes = self.batch_bytes.saturating_add(entry.size_bytes);
+        self.batch_text += entry.text_bytes();
         let local = entry.path.clone();
         let mut source = entry;
         if let Some(lone) = &self.sides.lone {
@@ -211,14 +217,18 @@ impl Fetch<'_> {
 
     /// Whether it is time to bring what is due.
     fn is_full(&self) -> bool {
-        let made = self.directories.len() + self.links.len();
-        self.batch.len() + made >= MOST_FILES || self.batch_bytes >= MOST_BYTES
+        let made = self.directories.len() + self.links.len() + self.modes.len();
+        self.batch.len() + made >= MOST_FILES
+            || self.batch_bytes >= MOST_BYTES
+            || self.batch_text >= MOST_TEXT
     }
 
-    /// Sets the permissions of files, some at a time, for there may be many.
-    async fn set_file_modes(&mut self) -> Result<(), Failure> {
-        let modes = std::mem::take(&mut self.file_modes);
-        self.set_modes(modes).await
+    fn set_later(&mut self, entry: &Entry) {
+        let modes = match keeps_out(entry) {
+            true => &mut self.directory_modes,
+            false => &mut self.modes,
+        };
+        modes.push((entry.path.clone(), entry.carried_mode()));
     }
 
     async fn set_modes(&mut self, modes: Vec<(RelPath, u16)>) -> Result<(), Failure> {
@@ -234,11 +244,8 @@ impl Fetch<'_> {
     async fn bring(&mut self) -> Result<(), Failure> {
         let directories = std::mem::take(&mut self.directories);
         let links = std::mem::take(&mut self.links);
-        for entry in &directories {
-            // Set when everything is in it, for it may not allow that.
-            let mode = entry.carried_mode();
-            self.directory_modes.push((entry.path.clone(), mode));
-        }
+        // What a new one may not have was taken from it when it was made.
+        directories.iter().for_each(|entry| self.set_later(entry));
         let (tree, transfer) = (self.tree.clone(), self.transfer.clone());
         let made = here(move || {
             let made = make_directories(&tree, &directories);
@@ -252,8 +259,10 @@ impl Fetch<'_> {
             self.changes.failed.insert(path.clone());
             self.outcome.missing(&path, problem);
         }
+        let modes = std::mem::take(&mut self.modes);
+        self.set_modes(modes).await?;
         let files: Arc<[Planned]> = std::mem::take(&mut self.batch).into();
-        self.batch_bytes = 0;
+        (self.batch_bytes, self.batch_text) = (0, 0);
         match files.is_empty() {
             true => Ok(()),
             false => self.bring_files(files).await,
@@ -430,7 +439,6 @@ impl Fetch<'_> {
             let deletes = decision.deletions(sides).filter(is_ours);
             self.remove(Box::new(deletes)).await?;
         }
-        self.set_file_modes().await?;
         let modes = std::mem::take(&mut self.directory_modes);
         self.set_modes(modes).await?;
         Ok(Uploaded {

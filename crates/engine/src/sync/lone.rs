@@ -3,12 +3,14 @@
 use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::sync::path::{self, shown};
 use remote_sandbox_core::sync::roots::CleanPath;
-use remote_sandbox_core::sync::scan::{HostPath, RootKind, ScanDepth, ScanRequest, SortedBy};
-use remote_sandbox_core::sync::{Entry, EntryList, RelPath, WrittenPath};
+use remote_sandbox_core::sync::scan::{
+    HostPath, LoneFile, RootKind, ScanDepth, ScanRequest, SortedBy,
+};
+use remote_sandbox_core::sync::{Entry, EntryList, Kind, RelPath, WrittenPath};
 
 use super::far_scan::{FarTree, scan};
-use super::refusals::{local_failure, missing_here, missing_there};
-use super::request::{SyncRequest, USUAL_MIRROR};
+use super::refusals::{leads_nowhere, local_failure, missing_here, missing_there};
+use super::request::{SyncRequest, USUAL_MIRROR, Way};
 use super::roots::Resolved;
 use super::rules;
 use super::sides::{SPOOL, Setting, Sides, none};
@@ -20,6 +22,16 @@ use crate::listing::Listing;
 pub(super) struct Lone {
     pub(super) here: RelPath,
     pub(super) there: RelPath,
+}
+
+impl Lone {
+    /// The name that it has in the plan: that of the target.
+    pub(super) fn called(&self, way: Way) -> &RelPath {
+        match way {
+            Way::Up => &self.there,
+            Way::Down => &self.here,
+        }
+    }
 }
 
 impl Sides {
@@ -53,7 +65,7 @@ impl Sides {
             follow_links: false,
             sorted_by: SortedBy::Reader,
             depth: ScanDepth::Level,
-            lists_lone_file: true,
+            lone_file: LoneFile::AsItIs,
         };
         let spool = setting.state.join(SPOOL);
         let there = scan(setting.sandbox.as_ref(), &scan_request, &spool).await?;
@@ -66,9 +78,10 @@ impl Sides {
             return Err(Failure::new(Code::RemoteRefused, text)
                 .hint("choose another name or folder, or remove it there"));
         }
-        let (far_root, name) = match (is_in_directory, split_there(scanned)) {
+        let place = there.place(scanned);
+        let (far_root, name) = match (is_in_directory, split_there(&place)) {
             (false, Some((above, name))) => (above, name),
-            _ => (scanned.clone(), called),
+            _ => (place, called),
         };
         let mut sides = Sides::new(setting, request, folder, far_root);
         let found = there
@@ -96,7 +109,10 @@ impl Sides {
         rules::no_deletes_for_a_file(request)?;
         let source = there.entries.iter().next();
         let source = source.ok_or_else(|| missing_there(setting.sandbox.as_ref(), request))?;
-        let Some((far_root, name)) = split_there(remote) else {
+        if let Kind::Link { .. } = source.kind {
+            return Err(leads_nowhere(setting.sandbox.as_ref(), request));
+        }
+        let Some((far_root, name)) = split_there(&there.place(remote)) else {
             return Err(missing_there(setting.sandbox.as_ref(), request));
         };
         let is_directory = local.kind == RootKind::Directory
@@ -118,6 +134,8 @@ impl Sides {
         sides.take_far(&there);
         sides.avoid.clone_from(&local.allowed.avoid);
         sides.far_exists = true;
+        // It was listed as what it leads to, if it is a link, and comes as that.
+        sides.request.follow_links = true;
         sides.filter = rules::everything();
         sides.tree = tree;
         sides.far = one(source, &here);

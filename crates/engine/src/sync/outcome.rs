@@ -1,9 +1,12 @@
 //! Counts what happened while it happens.
 
+use remote_sandbox_core::failure::Failure;
+use remote_sandbox_core::sync::path::shown;
 use remote_sandbox_core::sync::plan::SkipReason;
 use remote_sandbox_core::sync::{RelPath, Shown};
 
 use super::report::Problem;
+use crate::fsio::FileError;
 
 /// Most problems that a report names.
 const MOST_NAMED: usize = 50;
@@ -54,6 +57,18 @@ impl Outcome {
     pub(super) fn skip_told(&mut self) {
         self.skipped += 1;
         self.is_incomplete = true;
+    }
+
+    /// Notes that nobody will know what was synced; it is all there nevertheless.
+    pub(super) fn not_written_down(&mut self, fault: Option<&FileError>) {
+        let Some(fault) = fault else {
+            return;
+        };
+        let words = format!(
+            "what was synced could not be written down on this machine, so the next download cannot tell edits made here: {}",
+            Failure::chain(fault)
+        );
+        self.named(&shown(b""), words);
     }
 
     /// Notes something without which the target is not like the source.

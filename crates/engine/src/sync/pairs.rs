@@ -3,6 +3,7 @@
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use remote_sandbox_core::sync::RelPath;
 use remote_sandbox_core::sync::plan::BaseEntry;
 use remote_sandbox_core::sync::remembered::{BEGIN, LONGEST_RECORD, read_record, write_record};
 use sha2::{Digest, Sha256};
@@ -17,17 +18,37 @@ pub(super) const FOLDER: &str = "pairs";
 pub(super) struct Pair {
     name: String,
     path: PathBuf,
+    /// The name that everything is recalled by; none where it is the one that it was written down by.
+    called: Option<RelPath>,
 }
 
 impl Pair {
     /// The pair of these places; both as they really lie.
     pub(super) fn new(state: &Path, sandbox: &str, local: &Path, remote: &[u8]) -> Self {
+        let local = local.as_os_str().as_encoded_bytes();
+        Pair::named_by(state, &[sandbox.as_bytes(), local, remote])
+    }
+
+    /// The pair of a single file that has another name there than here; `called` is its name in the plan.
+    pub(super) fn of_file(
+        state: &Path,
+        sandbox: &str,
+        local: &Path,
+        remote: &[u8],
+        called: RelPath,
+    ) -> Self {
+        let local = local.as_os_str().as_encoded_bytes();
+        // Once there may have been directories of these names.
+        let parts = [b"one file".as_slice(), sandbox.as_bytes(), local, remote];
+        Pair {
+            called: Some(called),
+            ..Pair::named_by(state, &parts)
+        }
+    }
+
+    fn named_by(state: &Path, parts: &[&[u8]]) -> Self {
         let mut hasher = Sha256::new();
-        for part in [
-            sandbox.as_bytes(),
-            local.as_os_str().as_encoded_bytes(),
-            remote,
-        ] {
+        for part in parts {
             hasher.update((part.len() as u64).to_be_bytes());
             hasher.update(part);
         }
@@ -40,6 +61,7 @@ impl Pair {
         Pair {
             path: state.join(FOLDER).join(&name),
             name,
+            called: None,
         }
     }
 
@@ -55,6 +77,7 @@ impl Pair {
             source: file.map(BufReader::new),
             bytes: Vec::new(),
             at: 0,
+            called: self.called.clone(),
         };
         let mut begin = vec![0; BEGIN.len()];
         let is_ours = match &mut recalled.source {
@@ -91,6 +114,7 @@ pub(super) struct Recalled {
     source: Option<BufReader<std::fs::File>>,
     bytes: Vec<u8>,
     at: usize,
+    called: Option<RelPath>,
 }
 
 impl Iterator for Recalled {
@@ -104,8 +128,11 @@ impl Iterator for Recalled {
             let room = (16 * LONGEST_RECORD - self.bytes.len()) as u64;
             let _ = source.take(room).read_to_end(&mut self.bytes);
         }
-        let (entry, length) = read_record(self.bytes.get(self.at..)?)?;
+        let (mut entry, length) = read_record(self.bytes.get(self.at..)?)?;
         self.at += length;
+        if let Some(called) = &self.called {
+            entry.path.clone_from(called);
+        }
         Some(entry)
     }
 }

@@ -57,6 +57,13 @@ pub(super) fn missing_there(sandbox: &dyn Sandbox, request: &SyncRequest) -> Fai
     Failure::new(Code::NotFound, text).hint("list_remote_files shows what is there")
 }
 
+/// What is at the path there is a link to nothing.
+pub(super) fn leads_nowhere(sandbox: &dyn Sandbox, request: &SyncRequest) -> Failure {
+    let place = place_there(sandbox, request);
+    let text = format!("{place} is a link, and what it leads to does not exist");
+    Failure::new(Code::NotFound, text).hint("list_remote_files shows where it leads")
+}
+
 /// What is at the path there cannot be read.
 pub(super) fn unreadable_there(sandbox: &dyn Sandbox, request: &SyncRequest) -> Failure {
     let text = format!("{} cannot be read", place_there(sandbox, request));

@@ -13,6 +13,7 @@ use super::digest_list::DigestList;
 use super::pairs::{Recalled, Remembering};
 use super::request::Way;
 use super::sides::Sides;
+use crate::fsio::FileError;
 
 /// What differs from the scans by now.
 #[derive(Debug, Default)]
@@ -54,7 +55,15 @@ pub(super) fn left_by(action: &Action) -> Option<&Entry> {
     }
 }
 
-/// Writes down what both sides hold now; the name of the set, when all of it is there.
+/// What became of a sync that was to be written down.
+pub(super) struct Remembered {
+    /// The name of the set, when all of it is there.
+    pub(super) revision: Option<String>,
+    /// Why it could not be written down.
+    pub(super) fault: Option<FileError>,
+}
+
+/// Writes down what both sides hold now, and names the set.
 ///
 /// What was not part of this sync, or did not arrive, stays remembered as it was: an edit that was kept once must still
 /// be known as one the next time. `contents` are the digests of all files of the set in the order of the plan, where
@@ -63,7 +72,7 @@ pub(super) fn remember(
     sides: &Sides,
     changes: &Changes,
     contents: &DigestList,
-) -> Result<Option<String>, Failure> {
+) -> Result<Remembered, Failure> {
     let mut contents = contents.iter();
     let mut revision = Some(RevisionBuilder::default());
     let mut writing = Writing::of(sides);
@@ -108,8 +117,10 @@ pub(super) fn remember(
             writing.add(&kept.unwrap_or_else(|| record(sides, &action, &entry, changes)));
         }
     }
-    writing.finish();
-    Ok(revision.map(|builder| builder.finish().to_string()))
+    Ok(Remembered {
+        revision: revision.map(|builder| builder.finish().to_string()),
+        fault: writing.finish().err(),
+    })
 }
 
 /// Writes down what a download is about to put here, beside what is remembered: so what has come is known for what it is
@@ -138,13 +149,15 @@ pub(super) fn intend(sides: &Sides) -> Result<(), Failure> {
             is_intended: true,
         });
     }
-    writing.finish();
+    // Without it, what has come before a cut is kept as an edit, which loses nothing.
+    let _ = writing.finish();
     Ok(())
 }
 
 /// The new file, and the old one beside it.
 struct Writing {
-    file: Option<Remembering>,
+    /// Where it could not be written, the old one stays; then nothing is.
+    file: Result<Remembering, FileError>,
     old: Peekable<Recalled>,
 }
 
@@ -152,19 +165,15 @@ impl Writing {
     fn of(sides: &Sides) -> Self {
         let pair = sides.pair();
         Writing {
-            file: pair.remember().ok(),
+            file: pair.remember(),
             old: pair.recall().peekable(),
         }
     }
 
     fn add(&mut self, record: &BaseEntry) {
-        // A record that cannot be written is one that the next sync does without; then none is.
-        if self
-            .file
-            .as_mut()
-            .is_some_and(|file| file.add(record).is_err())
-        {
-            self.file = None;
+        let added = self.file.as_mut().map(|file| file.add(record));
+        if let Ok(Err(error)) = added {
+            self.file = Err(error);
         }
     }
 
@@ -181,13 +190,11 @@ impl Writing {
         std::iter::from_fn(next).collect()
     }
 
-    fn finish(mut self) {
+    fn finish(mut self) -> Result<(), FileError> {
         while let Some(old) = self.old.next() {
             self.add(&old);
         }
-        if let Some(file) = self.file {
-            let _ = file.finish();
-        }
+        self.file?.finish()
     }
 }
 

@@ -154,7 +154,11 @@ impl Prepared {
                 self.sides.pair().touch();
                 revision.clone()
             }
-            None => remember(&self.sides, &done.changes, &contents)?,
+            None => {
+                let remembered = remember(&self.sides, &done.changes, &contents)?;
+                outcome.not_written_down(remembered.fault.as_ref());
+                remembered.revision
+            }
         };
         let state = self.sides.state.clone();
         here(move || forget_old(&state)).await?;

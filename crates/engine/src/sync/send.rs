@@ -176,7 +176,10 @@ impl Sender<'_> {
         }
         let unusable = self.unusable(batch, &sent, received.unpacked).await?;
         let list: Vec<RelPath> = unusable.iter().cloned().collect();
-        self.far.remove(Removal::Files, &list).await?;
+        let left = self.far.remove(Removal::Files, &list).await?;
+        if super::arrived::holds_any(&self.far, batch, &left).await? {
+            return Err(SendError::Failed(self.stubborn()));
+        }
         sent.left = match files {
             Some(files) => rename_all(files, &self.far, batch, &unusable).await?,
             None => self.publish(batch).await?,
@@ -281,6 +284,14 @@ impl Sender<'_> {
             unusable.extend(missing.map(|staged| staged.place.clone()));
         }
         Ok(unusable)
+    }
+
+    /// Something that must not be used could not be taken away.
+    fn stubborn(&self) -> Failure {
+        let text = "what did not arrive whole could not be removed there, so nothing of this batch got its name";
+        self.far
+            .failure(Code::RemoteRefused, text)
+            .hint("see who may delete in the folder there, then sync again")
     }
 
     async fn publish(&self, batch: &Batch) -> Result<BTreeSet<RelPath>, Failure> {

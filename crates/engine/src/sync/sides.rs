@@ -12,7 +12,7 @@ use remote_sandbox_core::sync::plan::Planner;
 use remote_sandbox_core::sync::receive::new_root_mode;
 use remote_sandbox_core::sync::roots::{CleanPath, LocalRoots};
 use remote_sandbox_core::sync::scan::{
-    HostPath, RootKind, ScanDepth, ScanProblem, ScanRequest, Scanner, SortedBy,
+    HostPath, LoneFile, RootKind, ScanDepth, ScanProblem, ScanRequest, Scanner, SortedBy,
 };
 use remote_sandbox_core::sync::{Entry, Filter, RelPath, WrittenPath};
 
@@ -127,7 +127,10 @@ impl Sides {
             follow_links,
             sorted_by: SortedBy::Reader,
             depth: ScanDepth::Tree,
-            lists_lone_file: true,
+            lone_file: match request.way {
+                Way::Up => LoneFile::Unlisted,
+                Way::Down => LoneFile::Followed,
+            },
         };
         let there = scan(setting.sandbox.as_ref(), &scan_request, &spool);
         let (here, there) = tokio::try_join!(here, there)?;
@@ -159,7 +162,8 @@ impl Sides {
         if request.way == Way::Down && local.kind == RootKind::File {
             return Err(file_here(local));
         }
-        let mut sides = Sides::new(setting, request, local.path.clone(), remote.clone());
+        let far_root = there.place(remote);
+        let mut sides = Sides::new(setting, request, local.path.clone(), far_root);
         sides.take_far(&there);
         sides.avoid.clone_from(&local.allowed.avoid);
         sides.filter = here.filter;
@@ -204,7 +208,7 @@ impl Sides {
         }
     }
 
-    /// Takes what the scan there said; from then on the root is where it really lies, or will lie.
+    /// Takes what the scan there said; from then on the path of the root is a whole one.
     pub(super) fn take_far(&mut self, there: &FarTree) {
         let summary = &there.summary;
         self.far_home.clone_from(&summary.home);
@@ -213,12 +217,8 @@ impl Sides {
         self.far_mounts.clone_from(&summary.mounts);
         self.far_leftovers.clone_from(&summary.temporaries);
         self.far_exists = summary.root == RootKind::Directory;
-        let location = match self.far_exists {
-            true => summary.location.clone(),
-            // Not every program begins in the same directory.
-            false => self.far_location(),
-        };
-        if let Ok(absolute) = HostPath::parse(&location) {
+        // Not every program begins in the same directory.
+        if let Ok(absolute) = HostPath::parse(&self.far_location()) {
             self.far_root = absolute;
         }
         self.note(&there.problems, there.problem_count);
@@ -290,13 +290,18 @@ impl Sides {
 
     /// What is remembered of the two.
     pub(super) fn pair(&self) -> Pair {
-        let far = self.far_location();
-        Pair::new(
-            &self.state,
-            &self.request.sandbox,
-            self.local_root.as_path(),
-            &far,
-        )
+        let (state, sandbox) = (&self.state, &self.request.sandbox);
+        let (here, there) = (self.local_root.as_path(), self.far_location());
+        match &self.lone {
+            // What the tree holds is remembered by one name for both sides, and this file has two.
+            Some(lone) if lone.here != lone.there => {
+                let here = here.join(std::ffi::OsStr::from_bytes(lone.here.as_bytes()));
+                let there = path::inside(&there, lone.there.as_bytes());
+                let called = lone.called(self.request.way);
+                Pair::of_file(state, sandbox, &here, &there, called.clone())
+            }
+            _ => Pair::new(state, sandbox, here, &there),
+        }
     }
 
     /// The absolute path of the root there, as far as it is known.

@@ -6,7 +6,7 @@ use remote_sandbox_core::failure::{Code, Failure};
 use remote_sandbox_core::ids::RunToken;
 use remote_sandbox_core::sync::chores::Removal;
 use remote_sandbox_core::sync::receive::discard_script;
-use remote_sandbox_core::sync::scan::{ScanDepth, ScanRequest, SortedBy};
+use remote_sandbox_core::sync::scan::{LoneFile, ScanDepth, ScanRequest, SortedBy};
 use remote_sandbox_core::sync::{Entry, Kind, RelPath};
 
 use super::decide::{Decision, Entries};
@@ -16,7 +16,6 @@ use super::far_scan::scan;
 use super::outcome::Outcome;
 use super::sides::Sides;
 use super::token::is_left_by_us;
-use crate::clock;
 use crate::listing::Listing;
 use crate::mark::new_mark;
 
@@ -27,16 +26,20 @@ const MOST_AT_ONCE: usize = 5000;
 const LEFT_FOR_S: i64 = 24 * 3600;
 
 /// Removes what earlier syncs left unfinished there: what bears the mark of this target, which nobody else works on now,
-/// and what is a day old or older; whoever still works on it is given that time.
+/// and what is a day old or older by the clock there; whoever still works on it is given that time.
 pub(super) async fn remove_leftovers(sides: &Sides, own: &RunToken) {
-    let now = i64::try_from(clock::wall().as_secs()).unwrap_or(i64::MAX);
-    let old = sides.far_leftovers.iter();
+    let far = sides.far_side();
     let is_own = |entry: &Entry| is_left_by_us(entry.path.name(), own);
-    let is_old = |entry: &Entry| entry.mtime.seconds.saturating_add(LEFT_FOR_S) < now;
+    let now = match sides.far_leftovers.iter().all(is_own) {
+        true => None,
+        false => far.clock().await,
+    };
+    let is_old =
+        |entry: &Entry| now.is_some_and(|now| entry.mtime.seconds.saturating_add(LEFT_FOR_S) < now);
+    let old = sides.far_leftovers.iter();
     let old = old.filter(|entry| is_own(entry) || is_old(entry));
     let old: Vec<RelPath> = old.map(|entry| entry.path.clone()).collect();
     if !old.is_empty() {
-        let far = sides.far_side();
         let script = discard_script(&far.root, &old, &new_mark());
         let _ = far.sandbox.ask(script, QUESTION_LIMIT).await;
     }
@@ -146,7 +149,7 @@ async fn listing_now(sides: &Sides) -> Result<Listing, Failure> {
         follow_links: false,
         sorted_by: SortedBy::Reader,
         depth: ScanDepth::Tree,
-        lists_lone_file: false,
+        lone_file: LoneFile::Unlisted,
     };
     let found = scan(far.sandbox, &request, &far.spool).await?;
     if found.problem_count > sides.problem_count {

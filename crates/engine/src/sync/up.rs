@@ -28,8 +28,9 @@ use super::tidy;
 /// A file of this size goes by itself, where the sandbox speaks the file protocol.
 pub(super) const LARGE_FILE: u64 = 8 * 1024 * 1024;
 
-/// So many permissions of files wait to be set together.
-pub(super) const MOST_WAITING_MODES: usize = 10_000;
+/// So many permissions wait to be set together, of paths with at most so many bytes.
+const MOST_WAITING_MODES: usize = 10_000;
+const MOST_WAITING_TEXT: usize = 2 * 1024 * 1024;
 
 /// What an upload has done and what it has seen.
 pub(super) struct Uploaded {
@@ -75,8 +76,9 @@ pub(super) async fn upload(
         large: Vec::new(),
         has_deletes: false,
         directory_modes: BTreeMap::new(),
-        file_modes: BTreeMap::new(),
+        modes: BTreeMap::new(),
         waiting_modes: 0,
+        waiting_text: 0,
         times: Vec::new(),
         again: Vec::new(),
     };
@@ -114,11 +116,12 @@ struct Upload<'a> {
     changes: Changes,
     large: Vec<(Entry, Option<Entry>)>,
     has_deletes: bool,
-    /// Permissions of directories, by depth and mode; they are set when everything is in them.
+    /// Permissions of directories that keep their owner out, by depth and mode; they are set when everything is in them.
     directory_modes: BTreeMap<(usize, u16), Vec<RelPath>>,
-    /// Permissions of files, and how many of them wait.
-    file_modes: BTreeMap<u16, Vec<RelPath>>,
+    /// All others, how many of them wait, and what their paths take.
+    modes: BTreeMap<u16, Vec<RelPath>>,
     waiting_modes: usize,
+    waiting_text: usize,
     times: Vec<(RelPath, Mtime)>,
     /// What was changed while it was read.
     again: Vec<Action>,
@@ -139,8 +142,8 @@ impl Upload<'_> {
         let mut settling = compared.settling();
         for action in self.sides.plan() {
             let action = action.map_err(|error| out_of_order(&error))?;
-            if self.waiting_modes >= MOST_WAITING_MODES {
-                self.set_file_modes().await?;
+            if self.waiting_modes >= MOST_WAITING_MODES || self.waiting_text >= MOST_WAITING_TEXT {
+                self.set_modes().await?;
             }
             let Some(action) = self.sort(settling.settle(action), decision) else {
                 continue;
@@ -175,13 +178,7 @@ impl Upload<'_> {
             Action::SetAttributes { entry, .. } => {
                 self.outcome.unchanged_files += u64::from(!entry.kind.is_directory());
                 self.outcome.changed_modes += 1;
-                let mode = entry.carried_mode();
-                if entry.kind.is_directory() {
-                    self.set_later(entry.path, mode);
-                } else {
-                    self.file_modes.entry(mode).or_default().push(entry.path);
-                    self.waiting_modes += 1;
-                }
+                self.set_later(&entry);
             }
             Action::Delete { target } => {
                 self.has_deletes |= !decision.is_cleared(&target.path);
@@ -207,16 +204,23 @@ impl Upload<'_> {
         None
     }
 
-    fn set_later(&mut self, path: RelPath, mode: u16) {
-        let depth = path.components().count();
-        let paths = self.directory_modes.entry((depth, mode)).or_default();
-        paths.push(path);
+    fn set_later(&mut self, entry: &Entry) {
+        let mode = entry.carried_mode();
+        let paths = if keeps_out(entry) {
+            let depth = entry.path.components().count();
+            self.directory_modes.entry((depth, mode)).or_default()
+        } else {
+            self.waiting_modes += 1;
+            self.waiting_text += entry.path.as_bytes().len();
+            self.modes.entry(mode).or_default()
+        };
+        paths.push(entry.path.clone());
     }
 
-    /// Sets the permissions of files, some at a time, for there may be many.
-    async fn set_file_modes(&mut self) -> Result<(), Failure> {
-        self.waiting_modes = 0;
-        for (mode, paths) in std::mem::take(&mut self.file_modes) {
+    /// Sets permissions, some at a time, for there may be many.
+    async fn set_modes(&mut self) -> Result<(), Failure> {
+        (self.waiting_modes, self.waiting_text) = (0, 0);
+        for (mode, paths) in std::mem::take(&mut self.modes) {
             self.set_mode(mode, &paths).await?;
         }
         Ok(())
@@ -258,7 +262,7 @@ impl Upload<'_> {
             };
             for directory in &batch.directories {
                 self.outcome.made_dirs += 1;
-                self.set_later(directory.path.clone(), directory.carried_mode());
+                self.set_later(directory);
             }
             let count = sent.packed.count;
             self.account(&batch, sent);
@@ -323,8 +327,8 @@ impl Upload<'_> {
         let source = &staged.source;
         if source.kind.is_directory() {
             self.outcome.made_dirs += 1;
-            if source.carried_mode() & 0o700 != 0o700 {
-                self.set_later(source.path.clone(), source.carried_mode());
+            if keeps_out(source) {
+                self.set_later(source);
             }
             return;
         }
@@ -452,7 +456,7 @@ impl Upload<'_> {
             tidy::delete_there(self.sides, deletes, &mut self.outcome).await?;
         }
         self.sender.far.set_times(&self.times).await?;
-        self.set_file_modes().await?;
+        self.set_modes().await?;
         // The deepest first: one that is closed keeps us from what is in it.
         let modes = std::mem::take(&mut self.directory_modes);
         for ((_, mode), paths) in modes.iter().rev() {
@@ -465,6 +469,11 @@ impl Upload<'_> {
             source: self.sender.source,
         })
     }
+}
+
+/// Whether it is a directory into which nothing can be put once it has its permissions.
+pub(super) fn keeps_out(entry: &Entry) -> bool {
+    entry.kind.is_directory() && entry.carried_mode() & 0o700 != 0o700
 }
 
 fn cancelled() -> Failure {

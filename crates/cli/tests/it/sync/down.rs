@@ -49,7 +49,7 @@ async fn download_keeps_content_names_modes_times_links_and_empty_directories(#[
 #[case::ssh(Kind::Ssh)]
 #[case::local(Kind::Local)]
 #[tokio::test]
-async fn weakness_2_failed_download_leaves_the_local_file_as_it_was(#[case] kind: Kind) {
+async fn special_file_of_the_sandbox_leaves_the_local_file_as_it_was(#[case] kind: Kind) {
     let pair = Pair::new(kind).await;
     pair.write("a", "precious");
     pair.write_there("b", "1");

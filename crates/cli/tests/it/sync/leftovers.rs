@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use remote_sandbox_testkit::Sshd;
 use remote_sandbox_testkit::proxy::Direction;
@@ -19,6 +20,46 @@ fn left(root: &Path) -> Vec<(PathBuf, u64)> {
         .collect();
     left.sort();
     left
+}
+
+/// Leaves something of another installation in a tree.
+fn leave(root: &Path, digit: char) -> PathBuf {
+    let path = root.join(format!(".rsmcp-sync-{}-0", digit.to_string().repeat(32)));
+    fs::write(&path, "half").unwrap();
+    path
+}
+
+/// Makes it two days old.
+fn make_old(path: &Path) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    let then = SystemTime::now() - Duration::from_secs(2 * 24 * 3600);
+    file.set_modified(then).unwrap();
+}
+
+#[rstest]
+#[case::ahead("+3d")]
+#[case::behind("-3d")]
+#[tokio::test(flavor = "multi_thread")]
+async fn f62_what_others_left_is_as_old_as_the_clock_of_the_host_says(#[case] skew: &str) {
+    let Some(clock) = Clock::new() else {
+        return;
+    };
+    clock.set(skew);
+    let variables = clock.variables();
+    let variables: Vec<_> = variables
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let stage = Stage::with(Sshd::builder(), json!({}), &variables).await;
+    stage.write(Way::Up, "notes", "1");
+    stage.sync(Way::Up, json!({})).await;
+    let fresh = leave(&stage.there, 'a');
+    let old = leave(&stage.there, 'b');
+    make_old(&old);
+    stage.write(Way::Up, "notes", "2, changed");
+    stage.sync(Way::Up, json!({})).await;
+    assert!(fresh.exists(), "somebody may still work on it");
+    assert!(!old.exists(), "it is nobody's any more");
 }
 
 #[rstest]
@@ -49,9 +90,9 @@ async fn f59_dry_run_removes_no_leftovers_on_either_side_and_the_sync_does(
     stage.proxy.accept().await;
     stage.proxy.cut_after(u64::MAX, towards);
     for root in [&stage.here, &stage.there] {
-        let name = format!(".rsmcp-sync-{}-0", "a".repeat(32));
-        fs::write(root.join(name), "half").unwrap();
+        leave(root, 'a');
     }
+    make_old(&leave(&stage.there, 'a'));
     // What lies here counts by when it was changed, which no program can set, so it is later now.
     clock.set("+2d");
     let before = (left(&stage.here), left(&stage.there));

@@ -77,6 +77,77 @@ async fn f55_each_path_that_is_refused_is_listed_with_its_reason_and_the_rest_ar
     assert_eq!(here, [b"d".as_slice(), b"d/honest", b"honest"]);
 }
 
+#[tokio::test]
+async fn weakness_2_failed_download_leaves_the_local_file_as_it_was() {
+    let liar = Liar::new().await;
+    for name in ["a", "b"] {
+        write(&liar.stage.there.join(name), "old");
+    }
+    liar.stage.sync(Way::Down, json!({})).await;
+    for name in ["a", "b"] {
+        let path = liar.stage.there.join(name);
+        write(&path, "new content");
+        // What the archive says of its members.
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(0o14_524_450_400);
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(time).unwrap();
+    }
+    liar.packs(&archive(&[
+        member(b"./a", b'0', b"", 3, b"new"),
+        member(b"./b", b'0', b"", 11, b"new content"),
+    ]));
+    let done = liar.down().await;
+    assert_eq!(fs::read(liar.stage.here.join("a")).unwrap(), b"old");
+    assert_eq!(fs::read(liar.stage.here.join("b")).unwrap(), b"new content");
+    let told: Vec<String> = problems(&done).into_keys().collect();
+    assert_eq!(told, ["a"], "{done}");
+    assert_eq!(
+        unfinished(&liar.stage.here),
+        Vec::<std::path::PathBuf>::new()
+    );
+}
+
+#[tokio::test]
+async fn f55_torn_file_that_cannot_be_removed_never_gets_its_name_with_its_directory() {
+    let liar = Liar::new().await;
+    liar.stage.write(Way::Up, "d/whole", "1");
+    liar.stage.write(Way::Up, "d/torn", "123456");
+    // The archive is unpacked, but of one file only a part is written; nobody can delete single files.
+    liar.program(
+        "tar",
+        "case \"$1\" in -x*) ;; *) exec /usr/bin/tar \"$@\" ;; esac\n\
+         /usr/bin/tar \"$@\"\n\
+         /usr/bin/find . -name torn -exec sh -c 'printf 123 >\"$0\"' {} \\;\n\
+         echo 'tar: torn: Cannot write' >&2; exit 2\n",
+    );
+    liar.program(
+        "rm",
+        "case \"$1\" in -rf) exec /usr/bin/rm \"$@\" ;; esac\nexit 1\n",
+    );
+    let reply = liar.stage.call(Way::Up, json!({})).await;
+    assert!(!liar.stage.there.join("d/torn").exists(), "{}", reply.text);
+    assert_eq!(reply.json["code"], "remote_refused", "{}", reply.text);
+    assert!(
+        reply.text.contains("could not be removed"),
+        "{}",
+        reply.text
+    );
+    assert_eq!(
+        unfinished(&liar.stage.there),
+        Vec::<std::path::PathBuf>::new()
+    );
+    // Where it can be removed, the rest of its directory arrives.
+    fs::remove_file(liar.programs.path().join("rm")).unwrap();
+    let reply = liar.stage.call(Way::Up, json!({})).await;
+    assert!(
+        problems(&reply.json).contains_key("d/torn"),
+        "{}",
+        reply.text
+    );
+    assert_eq!(fs::read(liar.stage.there.join("d/whole")).unwrap(), b"1");
+    assert!(!liar.stage.there.join("d/torn").exists(), "{}", reply.text);
+}
+
 /// Nothing has the name of the file, what is left of it takes no room, and the server has not grown.
 fn assert_not_taken_in(liar: &Liar, reply: &ToolReply, memory_before: u64) {
     liar.assert_untouched();

@@ -17,6 +17,7 @@ mod links;
 mod lone;
 mod mounts;
 mod obstacles;
+mod places;
 mod random;
 mod refusals;
 mod revisions;

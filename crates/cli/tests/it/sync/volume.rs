@@ -89,6 +89,31 @@ async fn f64_twenty_thousand_files_are_synced_in_bounded_memory_and_sent_once(#[
 #[case::up(Way::Up)]
 #[case::down(Way::Down)]
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes: very long paths"]
+async fn f64_paths_of_three_thousand_bytes_are_synced_in_bounded_memory(#[case] way: Way) {
+    let stage = Stage::with_large_calls().await;
+    let deep = vec!["n".repeat(250); 12].join("/");
+    let folder = stage.source(way).join(&deep);
+    fs::create_dir_all(&folder).unwrap();
+    let files = 8000;
+    for file in 0..files {
+        fs::write(folder.join(format!("file number {file}")), "1").unwrap();
+    }
+    let call = stage.begin(way, json!({})).await;
+    let limit = Duration::from_secs(300);
+    let reply = stage.client.wait_tool_reply(call, limit).await.unwrap();
+    assert_eq!(reply.json[sent(way)], files, "{}", reply.text);
+    assert_eq!(reply.json["problem_count"], 0, "{}", reply.text);
+    let again = stage.sync(way, json!({})).await;
+    assert_eq!(again["skipped_files"], files, "{again}");
+    assert_little_memory(&stage);
+    stage.assert_same();
+}
+
+#[rstest]
+#[case::up(Way::Up)]
+#[case::down(Way::Down)]
+#[tokio::test(flavor = "multi_thread")]
 #[ignore = "minutes: two hundred thousand files"]
 async fn f64_two_hundred_thousand_files_are_synced_in_bounded_memory_and_sent_once(
     #[case] way: Way,

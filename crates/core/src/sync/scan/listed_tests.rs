@@ -92,7 +92,7 @@ fn script_without_a_program_says_only_what_and_where_the_root_is() {
             follow_links: false,
             sorted_by: SortedBy::Reader,
             depth: ScanDepth::Tree,
-            lists_lone_file: true,
+            lone_file: LoneFile::AsItIs,
         };
         // Not even the usual programs are there.
         let script = format!("PATH=/nowhere\n{}", scan_script(&request, &mark()));
@@ -101,9 +101,8 @@ fn script_without_a_program_says_only_what_and_where_the_root_is() {
         assert!(entries.is_empty() && problems.is_empty());
         assert_eq!(summary.root, kind);
         assert!(summary.home.starts_with(b"/"));
-        if kind == RootKind::Directory {
-            assert!(summary.location.ends_with(b"/root"));
-        }
+        let expected = [b"/".as_slice(), name].concat();
+        assert!(summary.location.ends_with(&expected));
     }
 }
 
@@ -119,7 +118,7 @@ fn summary_counts_what_is_listed_later_and_keeps_ours_apart() {
         follow_links: false,
         sorted_by: SortedBy::Reader,
         depth: ScanDepth::Tree,
-        lists_lone_file: false,
+        lone_file: LoneFile::Unlisted,
     };
     let (_, _, mut summary) = host.scan(&request);
     let found = |text: &str| {

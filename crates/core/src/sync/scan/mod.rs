@@ -28,7 +28,7 @@ pub use listed::{is_passed_over, listed_entry};
 pub use probe::{Scanners, parse_scanners, scanners_script};
 pub use read::{Found, RootKind, ScanError, ScanProblem, ScanReader, ScanSummary};
 pub(super) use record::time;
-pub use script::{ScanDepth, ScanRequest, Scanner, SortedBy, scan_script};
+pub use script::{LoneFile, ScanDepth, ScanRequest, Scanner, SortedBy, scan_script};
 
 #[cfg(test)]
 mod testing;

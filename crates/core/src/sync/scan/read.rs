@@ -129,8 +129,10 @@ pub enum RootKind {
 pub struct ScanSummary {
     /// What the root is.
     pub root: RootKind,
-    /// Where the root really lies, links resolved; empty when it is no directory.
+    /// Where the root lies, or would lie, links above it resolved and without dots; empty when that could not be told.
     pub location: Vec<u8>,
+    /// Whether the path leads back out of a directory that does not exist. Then nobody has looked at the location.
+    pub is_detour: bool,
     /// The home directory of the login, links resolved.
     pub home: Vec<u8>,
     /// Directories below the root on which something else is mounted.
@@ -173,6 +175,7 @@ pub struct ScanReader {
     pending: Vec<u8>,
     root: Option<RootKind>,
     location: Vec<u8>,
+    is_detour: bool,
     home: Vec<u8>,
     device: Option<u64>,
     mode: Option<u32>,
@@ -196,6 +199,7 @@ impl ScanReader {
             pending: Vec::new(),
             root: None,
             location: Vec::new(),
+            is_detour: false,
             home: Vec::new(),
             device: None,
             mode: None,
@@ -244,6 +248,7 @@ impl ScanReader {
         Ok(ScanSummary {
             root,
             location: self.location,
+            is_detour: self.is_detour,
             home: self.home,
             mounts: self.mounts,
             device: self.device,
@@ -301,7 +306,10 @@ impl ScanReader {
         let shown_path = || shown(value.strip_prefix(b"./").unwrap_or(value)).text;
         match key {
             b"root" => self.root = Some(root_kind(value)),
-            b"where" => self.location = value.to_vec(),
+            b"where" => {
+                self.location = without_dots(value);
+                self.is_detour = names(value).any(|name| name == b"..");
+            }
             b"home" => self.home = value.to_vec(),
             b"device" => self.device = number(value),
             b"mode" => self.mode = permissions(value),
@@ -348,6 +356,28 @@ fn unless_temporary(entry: Entry, temporaries: &mut Vec<Entry>) -> Option<Found>
         temporaries.push(entry);
     }
     None
+}
+
+fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/')
+}
+
+/// An absolute path without `.`, `..` and double slashes; empty when it is none.
+///
+/// Only the part that does not exist has any of them, so no link is passed over.
+fn without_dots(path: &[u8]) -> Vec<u8> {
+    if !path.starts_with(b"/") {
+        return Vec::new();
+    }
+    let mut kept: Vec<&[u8]> = Vec::new();
+    for name in names(path) {
+        match name {
+            b"" | b"." => {}
+            b".." => drop(kept.pop()),
+            name => kept.push(name),
+        }
+    }
+    [b"/", kept.join(b"/".as_slice()).as_slice()].concat()
 }
 
 fn root_kind(value: &[u8]) -> RootKind {

@@ -20,7 +20,7 @@ fn request(root: &HostPath, scanner: Scanner) -> ScanRequest<'_> {
         follow_links: false,
         sorted_by: SortedBy::Reader,
         depth: ScanDepth::Tree,
-        lists_lone_file: false,
+        lone_file: LoneFile::Unlisted,
     }
 }
 
@@ -233,6 +233,45 @@ fn root_is_told_for_what_it_is(#[case] name: &[u8], #[case] expected: RootKind) 
     }
 }
 
+#[rstest]
+#[case::missing(b"gone", b"/gone", false)]
+#[case::missing_below_a_link(b"to-dir/new/er/", b"/dir\n/new/er", false)]
+#[case::link_to_a_link(b"again/new", b"/dir\n/new", false)]
+#[case::file(b"file", b"/file", false)]
+#[case::file_below_a_link(b"to-dir/x\n", b"/dir\n/x\n", false)]
+#[case::dangling_link_below_a_link(b"to-dir/broken", b"/dir\n/broken", false)]
+#[case::dots_that_lead_somewhere(b"to-dir/..//./new", b"/new", false)]
+#[case::dots_behind_a_link(b"deep/../new", b"/dir\n/new", false)]
+#[case::dots_that_lead_back(b"to-dir/gone/.././/file", b"/dir\n/file", true)]
+#[case::dots_that_lead_far_back(b"to-dir/gone/../../new", b"/new", true)]
+#[case::not_utf8(b"to-dir/\xff", b"/dir\n/\xff", false)]
+fn root_is_told_where_it_lies_or_would_lie(
+    #[case] written: &[u8],
+    #[case] expected: &[u8],
+    #[case] is_detour: bool,
+) {
+    for (scanner, host) in hosts() {
+        host.write(b"file", "");
+        host.write(b"dir\n/x\n", "");
+        fs::create_dir(host.at(b"dir\n/below")).unwrap();
+        symlink("dir\n", host.at(b"to-dir")).unwrap();
+        symlink("to-dir", host.at(b"again")).unwrap();
+        symlink("dir\n/below", host.at(b"deep")).unwrap();
+        symlink("nowhere", host.at(b"dir\n/broken")).unwrap();
+        let home = fs::canonicalize(host.home.path()).unwrap();
+        let home = home.as_os_str().as_bytes();
+        for above in [b"".as_slice(), &[home, b"/"].concat()] {
+            let root = HostPath::parse(&[above, written].concat()).unwrap();
+            let (_, problems, summary) = host.scan(&request(&root, scanner));
+            assert_eq!(problems, [], "{scanner:?}");
+            let found = String::from_utf8_lossy(&summary.location).into_owned();
+            let expected = [home, expected].concat();
+            assert_eq!(found, String::from_utf8_lossy(&expected), "{scanner:?}");
+            assert_eq!(summary.is_detour, is_detour, "{scanner:?}");
+        }
+    }
+}
+
 /// Runs a script as somebody who is not allowed everything.
 fn run_without_rights(host: &Host, script: &str) -> Vec<u8> {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
@@ -344,10 +383,47 @@ fn lone_file_is_listed_when_that_is_wanted(#[case] path: &[u8], #[case] name: &[
             .find(|entry| entry.path.as_bytes() == name);
         let root = HostPath::parse(path).unwrap();
         let mut lone = request(&root, scanner);
-        lone.lists_lone_file = true;
+        lone.lone_file = LoneFile::AsItIs;
         let (entries, problems, summary) = host.scan(&lone);
         assert_eq!(entries, [expected.unwrap()], "{scanner:?}");
         assert_eq!((problems.len(), summary.root), (0, RootKind::File));
+    }
+}
+
+#[rstest]
+#[case::file(b"root/-rf", Some(b"-rf".as_slice()))]
+#[case::link(b"root/to-file", Some(b"-rf".as_slice()))]
+#[case::pipe(b"root/pipe", Some(b"pipe".as_slice()))]
+#[case::link_to_nothing(b"root/dangling", None)]
+fn lone_file_is_listed_as_what_it_leads_to(#[case] path: &[u8], #[case] leads_to: Option<&[u8]>) {
+    for (scanner, host) in hosts() {
+        plant(&host, b"root");
+        let root = HostPath::parse(b"root").unwrap();
+        let (whole, _, _) = host.scan(&request(&root, scanner));
+        let name = path.strip_prefix(b"root/").unwrap();
+        let named = |name: &[u8]| whole.iter().find(|entry| entry.path.as_bytes() == name);
+        let mut expected = named(leads_to.unwrap_or(name)).unwrap().clone();
+        expected.path = RelPath::parse(name).unwrap();
+        let root = HostPath::parse(path).unwrap();
+        let mut lone = request(&root, scanner);
+        lone.lone_file = LoneFile::Followed;
+        let (entries, problems, summary) = host.scan(&lone);
+        assert_eq!(entries, [expected], "{scanner:?}");
+        assert_eq!((problems.len(), summary.root), (0, RootKind::File));
+    }
+}
+
+#[test]
+fn lone_link_in_a_circle_is_no_file() {
+    for (scanner, host) in hosts() {
+        plant(&host, b"root");
+        let root = HostPath::parse(b"root/round").unwrap();
+        let mut lone = request(&root, scanner);
+        lone.lone_file = LoneFile::Followed;
+        let (entries, _, summary) = host.scan(&lone);
+        assert_eq!(summary.root, RootKind::File, "{scanner:?}");
+        let is_link = |entry: &Entry| matches!(entry.kind, Kind::Link { .. });
+        assert!(entries.iter().all(is_link), "{scanner:?} {entries:?}");
     }
 }
 

@@ -48,6 +48,18 @@ pub enum ScanDepth {
     Level,
 }
 
+/// What becomes of a root that is no directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LoneFile {
+    /// Nothing is listed.
+    #[default]
+    Unlisted,
+    /// It is listed as an entry of its own name.
+    AsItIs,
+    /// The same, but a link as what it leads to; one that leads nowhere is a link still.
+    Followed,
+}
+
 /// What is to be listed, and how.
 #[derive(Debug, Clone)]
 pub struct ScanRequest<'a> {
@@ -57,14 +69,29 @@ pub struct ScanRequest<'a> {
     pub scanner: Scanner,
     /// Directories it need not look into.
     pub prunes: &'a [Prune],
-    /// Whether links are listed as what they lead to.
+    /// Whether links in the tree are listed as what they lead to.
     pub follow_links: bool,
     /// Who sorts; Python and Perl always do it themselves.
     pub sorted_by: SortedBy,
     /// How much is listed.
     pub depth: ScanDepth,
-    /// Whether a root that is no directory is listed itself, as an entry of its own name.
-    pub lists_lone_file: bool,
+    /// What becomes of a root that is no directory.
+    pub lone_file: LoneFile,
+}
+
+impl ScanRequest<'_> {
+    /// The same for a root that is no directory; none when it is not listed.
+    pub fn for_lone_file(&self) -> Option<Self> {
+        let follow_links = match self.lone_file {
+            LoneFile::Unlisted => return None,
+            LoneFile::AsItIs => false,
+            LoneFile::Followed => true,
+        };
+        Some(ScanRequest {
+            follow_links,
+            ..self.clone()
+        })
+    }
 }
 
 /// Where a scanner begins, and how far it goes.
@@ -105,9 +132,9 @@ pub fn scan_script(request: &ScanRequest<'_>, mark: &RunToken) -> String {
     };
     script.push_str("if [ \"$kind\" = d ]; then\n");
     script.push_str(&listing(request, mark, extent));
-    if request.lists_lone_file {
+    if let Some(lone) = request.for_lone_file() {
         script.push_str(ENTER_ABOVE);
-        script.push_str(&listing(request, mark, Extent::Lone));
+        script.push_str(&listing(&lone, mark, Extent::Lone));
     }
     script.push_str("fi\nsay end 0\nexit 0\n}\n");
     script
@@ -133,7 +160,8 @@ fn listing(request: &ScanRequest<'_>, mark: &RunToken, extent: Extent) -> String
 }
 
 /// Goes to the root and says what and where it is. What cannot be seen because a directory on the way is shut
-/// is not missing.
+/// is not missing. Of a root that is no directory, the nearest directory above it says where it lies, or would lie:
+/// links above it are resolved, the rest is as it was written.
 const ENTER: &str = r#"cd 2>/dev/null
 printf 'RSMCP:%s:scan\n' "$m"
 here() { w=$(pwd -P; printf x); w=${w%x}; w=${w%?}; }
@@ -142,7 +170,8 @@ kind=m
 if [ -d "$root" ]; then
 kind=d
 cd -P -- "$root" 2>/dev/null && [ -r . ] || kind=u
-elif [ -e "$root" ] || [ -h "$root" ]; then kind=f
+elif [ -e "$root" ] || [ -h "$root" ]; then
+kind=f; way=${root%/*}; way=${way:-/}
 else
 way=$root
 until [ -d "$way" ] || [ "$way" = . ]; do way=${way%/*}; [ -n "$way" ] || way=/; done
@@ -154,6 +183,9 @@ here; say where "$w"
 [ ! -r /proc/self/mountinfo ] || while read -r a b c d f g; do
 case $f in "${w%/}"/*) say mount "${f#"${w%/}"/}";; esac
 done </proc/self/mountinfo
+elif [ "$kind" != u ]; then
+w=$(cd -P -- "$way" 2>/dev/null && pwd -P; printf x); w=${w%x}; w=${w%?}
+[ -z "$w" ] || say where "$w/${root#"$way"}"
 fi
 "#;
 
