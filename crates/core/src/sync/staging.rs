@@ -129,6 +129,14 @@ impl Regions {
     }
 }
 
+/// An entry that cannot be sent: in the folder that would hold it until it gets its name, its path would be too long.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("its path is too long to be sent")]
+pub struct TooLong {
+    /// The path.
+    pub path: RelPath,
+}
+
 /// Sorts what has to be sent into batches.
 #[derive(Debug)]
 pub struct Stager<'a> {
@@ -160,27 +168,27 @@ impl<'a> Stager<'a> {
     }
 
     /// Takes what an action sends; actions that send nothing are passed over.
-    pub fn add(&mut self, action: Action) {
+    pub fn add(&mut self, action: Action) -> Result<(), TooLong> {
         let (source, replaces) = match action {
             Action::MakeDirectory { entry, replaces }
             | Action::SendFile {
                 entry, replaces, ..
             }
             | Action::SendLink { entry, replaces } => (entry, replaces),
-            _ => return,
+            _ => return Ok(()),
         };
         self.text_bytes += source.text_bytes();
         if source.kind.is_directory() && self.lies_behind_link(&source.path) {
             self.batch.directories.push(source.clone());
             // It has to be there before what is in it; so the folder of its parent is the first to be made.
             let _ = self.place_in_parent(&source.path);
-            return;
+            return Ok(());
         }
         let place = match self.place_in_open(&source.path) {
             Some(place) => place,
             None => {
                 let Some(place) = self.place_in_parent(&source.path) else {
-                    return;
+                    return Err(TooLong { path: source.path });
                 };
                 self.batch.renames.push(Rename {
                     from: place.clone(),
@@ -200,6 +208,7 @@ impl<'a> Stager<'a> {
             place,
             replaces,
         });
+        Ok(())
     }
 
     /// Whether it is time to send the batch.

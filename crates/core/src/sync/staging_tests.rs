@@ -58,7 +58,7 @@ fn new_directory_is_renamed_as_a_whole_and_files_of_old_ones_one_by_one() {
         send("n/z", 4),
         send("top", 5),
     ] {
-        stager.add(action);
+        stager.add(action).unwrap();
     }
     let batch = stager.take().unwrap();
     let (staged, renames) = texts(&batch);
@@ -88,11 +88,11 @@ fn new_directory_is_renamed_as_a_whole_and_files_of_old_ones_one_by_one() {
 fn new_directory_that_is_cut_between_batches_counts_as_there_in_the_second() {
     let regions = Regions::default();
     let mut stager = Stager::new(token(), &regions);
-    stager.add(make("n"));
-    stager.add(send("n/a", 1));
+    stager.add(make("n")).unwrap();
+    stager.add(send("n/a", 1)).unwrap();
     stager.take().unwrap();
-    stager.add(send("n/b", 1));
-    stager.add(make("n/c"));
+    stager.add(send("n/b", 1)).unwrap();
+    stager.add(make("n/c")).unwrap();
     let (staged, renames) = texts(&stager.take().unwrap());
     assert_eq!(staged, ["T/2/b", "T/2/c"]);
     assert_eq!(renames, pairs(&[("T/2/b", "n/b"), ("T/2/c", "n/c")]));
@@ -109,7 +109,7 @@ fn part_of_the_tree_on_another_file_system_has_a_folder_there() {
     let regions = Regions::of(target.into_iter(), Some(1), &[], false);
     let mut stager = Stager::new(token(), &regions);
     for text in ["home/a", "mnt/a", "mnt/in/a", "mnt/in/deeper/a", "mntx"] {
-        stager.add(send(text, 1));
+        stager.add(send(text, 1)).unwrap();
     }
     let batch = stager.take().unwrap();
     let (staged, _) = texts(&batch);
@@ -140,9 +140,9 @@ fn link_to_a_directory_is_a_region_when_files_go_through_it() {
 fn batch_is_full_by_entries_and_by_bytes() {
     let regions = Regions::default();
     let mut stager = Stager::new(token(), &regions);
-    stager.add(send("a", MOST_BYTES - 1));
+    stager.add(send("a", MOST_BYTES - 1)).unwrap();
     assert!(!stager.is_full());
-    stager.add(send("b", 1));
+    stager.add(send("b", 1)).unwrap();
     assert!(stager.is_full());
     stager.take().unwrap();
     for number in 0..MOST_ENTRIES {
@@ -172,12 +172,16 @@ fn batch_is_full_by_its_names() {
 fn actions_that_send_nothing_are_passed_over() {
     let regions = Regions::default();
     let mut stager = Stager::new(token(), &regions);
-    stager.add(Action::Keep {
-        entry: file("a", 1, 0),
-    });
-    stager.add(Action::Delete {
-        target: file("b", 1, 0),
-    });
+    stager
+        .add(Action::Keep {
+            entry: file("a", 1, 0),
+        })
+        .unwrap();
+    stager
+        .add(Action::Delete {
+            target: file("b", 1, 0),
+        })
+        .unwrap();
     assert!(stager.take().is_none());
 }
 
@@ -186,8 +190,8 @@ fn mount_of_the_same_file_system_is_a_region_too() {
     let target = [on_device(directory("a"), 1), on_device(directory("b"), 1)];
     let regions = Regions::of(target.into_iter(), Some(1), &[path("b")], false);
     let mut stager = Stager::new(token(), &regions);
-    stager.add(send("a/x", 1));
-    stager.add(send("b/x", 1));
+    stager.add(send("a/x", 1)).unwrap();
+    stager.add(send("b/x", 1)).unwrap();
     let (staged, _) = texts(&stager.take().unwrap());
     assert_eq!(staged, ["T/1/x", "b/T/2/x"]);
 }
@@ -197,11 +201,24 @@ fn directories_behind_a_link_are_made_one_by_one() {
     let target = [link("l", "/srv", LinkEnd::Directory)].into_iter();
     let regions = Regions::of(target, None, &[], true);
     let mut stager = Stager::new(token(), &regions);
-    stager.add(make("l/d"));
-    stager.add(send("l/d/x", 1));
+    stager.add(make("l/d")).unwrap();
+    stager.add(send("l/d/x", 1)).unwrap();
     let batch = stager.take().unwrap();
     assert_eq!(batch.directories, [directory("l/d")]);
     let (staged, renames) = texts(&batch);
     assert_eq!(staged, ["l/T/2/x"]);
     assert_eq!(renames, pairs(&[("l/T/2/x", "l/d/x")]));
+}
+
+#[test]
+fn entry_whose_place_would_be_too_long_is_named_and_the_others_go() {
+    let deep = vec!["d".repeat(255); 15].join("/");
+    let deep = format!("{deep}/{}", "m".repeat(235));
+    let target = [on_device(directory(&deep), 2)].into_iter();
+    let regions = Regions::of(target, Some(1), &[], false);
+    let mut stager = Stager::new(token(), &regions);
+    let refused = stager.add(send(&format!("{deep}/x"), 1)).unwrap_err();
+    assert_eq!(refused.path.as_bytes(), format!("{deep}/x").as_bytes());
+    stager.add(send("y", 1)).unwrap();
+    assert_eq!(stager.take().unwrap().staged.len(), 1);
 }

@@ -148,14 +148,14 @@ impl Upload<'_> {
             let Some(action) = self.sort(settling.settle(action), decision) else {
                 continue;
             };
-            stager.add(action);
+            self.stage(&mut stager, action);
             if stager.is_full() {
                 self.send_batch(stager.take(), regions).await?;
             }
         }
         self.send_batch(stager.take(), regions).await?;
         for action in std::mem::take(&mut self.again) {
-            stager.add(action);
+            self.stage(&mut stager, action);
         }
         self.send_batch(stager.take(), regions).await?;
         for action in std::mem::take(&mut self.again) {
@@ -238,6 +238,13 @@ impl Upload<'_> {
         self.outcome.missing(path, Failure::chain(fault));
     }
 
+    /// Takes an action up, or tells why it cannot be carried out.
+    fn stage(&mut self, stager: &mut Stager<'_>, action: Action) {
+        if let Err(fault) = stager.add(action) {
+            self.fail(&fault.path, &fault);
+        }
+    }
+
     /// Sends a batch; what a slow link has stopped goes in a further one.
     async fn send_batch(&mut self, batch: Option<Batch>, regions: &Regions) -> Result<(), Failure> {
         let mut next = batch;
@@ -269,7 +276,7 @@ impl Upload<'_> {
             let mut stager = Stager::new(self.token.clone(), regions);
             let rest = batch.staged.get(count..).unwrap_or_default();
             for staged in rest {
-                stager.add(action_of(staged));
+                self.stage(&mut stager, action_of(staged));
             }
             next = stager.take();
         }
