@@ -136,6 +136,13 @@ impl SessionName {
         if name.starts_with('-') {
             name.replace_range(..1, "_");
         }
+        // Names in another script would all become the same, and so would those that only differ in their end.
+        let is_unlike = |c: char| !c.is_ascii() && c.is_alphanumeric();
+        if wish.chars().any(is_unlike) || wish.chars().count() > SESSION_NAME_MAX_CHARS {
+            let end = format!("-{:08x}", digest(wish));
+            name.truncate(SESSION_NAME_MAX_CHARS - end.len());
+            name.push_str(&end);
+        }
         let note = (name != wish).then(|| {
             format!(
                 "the session is called `{name}`: a name has letters, digits, `_` and `-`, and at most {SESSION_NAME_MAX_CHARS} of them"
@@ -159,6 +166,12 @@ impl SessionName {
     pub fn exact_target(&self) -> String {
         format!("={}", self.0)
     }
+}
+
+/// A number that follows from a text and is hardly ever that of another one (FNV-1a).
+fn digest(text: &str) -> u32 {
+    let mix = |sum: u32, byte: u8| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    text.bytes().fold(0x811c_9dc5, mix)
 }
 
 fn is_plain(byte: u8) -> bool {
@@ -273,7 +286,8 @@ mod tests {
     #[case("a;b #{pane_pid} $(id)", "a_b___pane_pid____id_", true)]
     #[case("-t", "_t", true)]
     #[case("=x", "_x", true)]
-    #[case("训练", "__", true)]
+    #[case("训练", "__-2d61933d", true)]
+    #[case("résumé 1", "r_sum__1-ba96a27f", true)]
     fn session_name_replaces_what_means_more_and_says_so(
         #[case] wish: &str,
         #[case] name: &str,
@@ -285,6 +299,15 @@ mod tests {
         if let Some(note) = named.note {
             assert!(note.contains(name), "{note}");
         }
+    }
+
+    #[test]
+    fn session_names_of_other_scripts_and_long_ones_stay_apart() {
+        let name = |wish: &str| SessionName::from_wish(wish).unwrap().name;
+        assert_ne!(name("训练"), name("测试"));
+        assert_eq!(name("训练"), name(" 训练 "));
+        let long = "x".repeat(100);
+        assert_ne!(name(&format!("{long}1")), name(&format!("{long}2")));
     }
 
     #[test]

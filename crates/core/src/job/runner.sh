@@ -136,7 +136,8 @@ case $_rsignal:$_rcode in
 15:* | 0:143) [ -n "$_rasked" ] || [ -e "$_rdir/stop" ] || nap 0.3 ;;
 esac
 case $_rasked:$_rsignal:$_rcode in yes:[1-9]*:* | yes:0:143) [ -e "$_rdir/stop" ] || exit 0 ;; esac
-{
+# Whatever may have come in its place: opening that may never end.
+[ -d "$_rlog" ] || { [ -e "$_rlog" ] && [ ! -f "$_rlog" ]; } || {
   [ -z "$(tail -c 1 "$_rlog" | tr '\0' x)" ] || printf '\n'
   printf 'EXIT_CODE=%s\n' $_rcode
 } >>"$_rlog" 2>/dev/null

@@ -130,3 +130,20 @@ fn log_of_a_job_goes_on_with_its_next_attempt() {
     let whole = b"one\nEXIT_CODE=1\none\nEXIT_CODE=1\n";
     assert_eq!(host.look(&second, &log).log.text, whole);
 }
+
+#[test]
+fn job_whose_log_has_become_a_pipe_ends_all_the_same() {
+    for host in Host::all() {
+        let log = host.home.path().join("x.log");
+        let pipe = "rm x.log; mkfifo x.log 2>/dev/null || exit 9; exit 4";
+        let spec = job(pipe).with_log_file("x.log").unwrap();
+        if host.programs.is_some() {
+            // It has no program that makes one.
+            continue;
+        }
+        let started = host.started(&spec);
+        let (state, _) = host.end_of(&spec, &started.log_file);
+        assert_eq!(state, JobState::Exited { code: 4 }, "{}", host.name);
+        assert!(log.exists());
+    }
+}

@@ -21,7 +21,7 @@ fn batch(entries: &[Entry]) -> Batch {
     let mut stager = Stager::new(RunToken::from_uuid_bytes([7; 16]), &regions);
     for entry in entries {
         let entry = entry.clone();
-        stager.add(match &entry.kind {
+        let action = match &entry.kind {
             crate::sync::Kind::Directory => Action::MakeDirectory {
                 entry,
                 replaces: None,
@@ -35,7 +35,8 @@ fn batch(entries: &[Entry]) -> Batch {
                 replaces: None,
                 difference: Difference::Missing,
             },
-        });
+        };
+        stager.add(action).unwrap();
     }
     stager.take().unwrap()
 }

@@ -147,7 +147,7 @@ fn batch_is_full_by_entries_and_by_bytes() {
     stager.take().unwrap();
     for number in 0..MOST_ENTRIES {
         assert!(!stager.is_full());
-        stager.add(send(&format!("f{number}"), 0));
+        stager.add(send(&format!("f{number}"), 0)).unwrap();
     }
     assert!(stager.is_full());
 }
@@ -159,7 +159,7 @@ fn batch_is_full_by_its_names() {
     let long = vec!["n".repeat(255); 15].join("/");
     for _ in 0..2 {
         let added = (0..MOST_ENTRIES).take_while(|number| {
-            stager.add(send(&format!("{long}/{number}"), 0));
+            stager.add(send(&format!("{long}/{number}"), 0)).unwrap();
             !stager.is_full()
         });
         let added = added.count();

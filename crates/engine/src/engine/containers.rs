@@ -87,6 +87,8 @@ impl Engine {
             .delete(name)
             .await
             .map_err(|failure| failure.masked(&self.mask))?;
+        self.note_jobs_deleted(name, context.principal.as_str())
+            .await;
         let mut active = self
             .active
             .lock()

@@ -11,7 +11,7 @@ use crate::sandbox::Sandbox;
 use crate::store::{JobRow, WatchRow};
 
 /// How a sandbox on this machine is written down.
-const HERE: &str = "this machine";
+pub(super) const HERE: &str = "this machine";
 
 impl Engine {
     /// The host that the name of a sandbox means here, as the configuration has it.

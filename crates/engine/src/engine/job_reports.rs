@@ -10,7 +10,7 @@ use remote_sandbox_core::job::{
 use remote_sandbox_core::output::{Pattern, clean_text};
 
 use super::Engine;
-use super::jobs::unknown;
+use super::jobs::{plain_report, unknown};
 use crate::call::CallContext;
 use crate::clock;
 use crate::job::{self, Seen};
@@ -186,7 +186,14 @@ impl Engine {
         wait_for: Option<&Pattern>,
     ) -> Result<JobReport, Failure> {
         let sandbox = match found {
-            Found::Ours(row) => self.sandbox_of_job(row).await?,
+            Found::Ours(row) => match self.sandbox_of_job(row).await {
+                // How it ended is written down, whether its sandbox is still there or not.
+                Err(failure) if row.attempt.state.is_terminal() => {
+                    let failure = Some(failure.masked(&self.mask));
+                    return Ok(plain_report((**row).clone(), failure));
+                }
+                sandbox => sandbox?,
+            },
             Found::Foreign { sandbox, .. } => self.sandbox(Some(sandbox))?,
         };
         self.look_at_task_in(&sandbox, found, wanted, wait_for)
@@ -247,6 +254,7 @@ impl Engine {
                     // As with a job of ours, a host that cannot be asked is what is to be told of the task.
                     Err(failure) => {
                         report.failure = Some(failure.masked(&self.mask));
+                        report.reading = unread(wanted);
                         return Ok(report);
                     }
                 };
@@ -269,8 +277,10 @@ impl Engine {
         let observation = seen.observation.as_ref();
         let looked = observation.zip(wanted);
         let begin = seen.row.log_begin.unwrap_or(0);
-        let reading =
-            looked.map(|(seen, (wanted, wait_for))| self.reading(seen, wanted, wait_for, begin));
+        let reading = match looked {
+            Some((seen, (wanted, wait_for))) => Some(self.reading(seen, wanted, wait_for, begin)),
+            None => wanted.and_then(|(wanted, _)| unread(wanted)),
+        };
         let (searched, has_pattern) = looked.map_or((None, false), |(seen, (wanted, wait_for))| {
             self.search(seen, wanted, wait_for, begin)
         });
@@ -332,6 +342,20 @@ impl Engine {
         };
         reading
     }
+}
+
+/// What is told of a log that nobody could look at: whoever reads on does so where they were.
+fn unread(wanted: &Wanted) -> Option<Reading> {
+    let ReadingPosition::Since(byte) = wanted.position else {
+        return None;
+    };
+    Some(Reading {
+        from: byte,
+        next: byte,
+        total: byte,
+        missing: 0,
+        text: String::new(),
+    })
 }
 
 fn brought<'a>(

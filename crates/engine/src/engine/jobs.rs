@@ -10,7 +10,7 @@ use remote_sandbox_core::job::{
 use remote_sandbox_core::watch::PolicyRefusal;
 
 use super::Engine;
-use super::job_place::place_of;
+use super::job_place::{HERE, place_of};
 use super::job_reports::{Found, JobReport};
 use crate::audit::BeginRow;
 use crate::call::CallContext;
@@ -18,6 +18,9 @@ use crate::job::{self, CarriedOut, Destination, JobRequest};
 use crate::run::{ReadingPosition, Wanted};
 use crate::sandbox::Sandbox;
 use crate::store::JobRow;
+
+/// Most jobs of a deleted sandbox that are noted; the newest, for older ones are over.
+const MOST_DELETED: usize = 1000;
 
 /// What ends a job on this machine.
 const LIVES_HERE: &str = "the job goes on without this server; deleting its sandbox, or the end of this machine's session, ends it";
@@ -244,6 +247,29 @@ impl Engine {
         Ok(())
     }
 
+    /// Writes down that the jobs of a sandbox on this machine ended with it.
+    pub(super) async fn note_jobs_deleted(&self, name: &str, principal: &str) {
+        let rows = self.store().jobs(principal, Some(name), MOST_DELETED).await;
+        for row in rows.unwrap_or_default() {
+            let is_there = place_of(&row).as_deref() == Some(HERE);
+            if row.attempt.state.is_terminal() || !is_there {
+                continue;
+            }
+            let (id, number) = (&row.id, row.attempt.number);
+            let noted = self
+                .store()
+                .note_job_state(id, number, JobState::Stopped, None);
+            if let Err(error) = noted.await {
+                tracing::warn!(%error, job = %row.id, "the end of a job could not be noted");
+            }
+            if let Some(watch) = row.watch_id
+                && let Err(error) = self.store().cancel_watch(watch, principal).await
+            {
+                tracing::warn!(%error, job = %row.id, "its watch could not be ended");
+            }
+        }
+    }
+
     /// How the jobs of this principal stand, the newest first, at most so many. Those that are not over are looked
     /// at, each sandbox in one round trip.
     pub async fn list_jobs(
@@ -301,7 +327,7 @@ impl Engine {
     }
 }
 
-fn plain_report(row: JobRow, failure: Option<Failure>) -> JobReport {
+pub(super) fn plain_report(row: JobRow, failure: Option<Failure>) -> JobReport {
     JobReport {
         sandbox: row.sandbox.clone(),
         session: row.session.to_string(),

@@ -376,7 +376,7 @@ impl Upload<'_> {
                     Err(LargeError::Changed { .. } | LargeError::Dropped { .. })
                         if trying.goes_on(self.progress) => {}
                     Err(LargeError::Unreachable(failure)) if failure.code == Code::Unsupported => {
-                        stager.add(file_action(entry.clone(), old.clone()));
+                        self.stage(&mut stager, file_action(entry.clone(), old.clone()));
                         break;
                     }
                     Err(error) if is_final(&error) => {

@@ -348,6 +348,14 @@ async fn f16_weakness_6_unreachable_host_is_told_as_such_and_recovers_by_itself(
     assert_eq!(reply.json["running"], Value::Null);
     assert_eq!(reply.json["exit_code"], Value::Null);
     let since = reply.json["unreachable_since"].clone();
+    // Whoever reads on does so where they were.
+    let position = json!({"task_id": job["task_id"], "since_byte": 9});
+    let position = check(&client, position).await;
+    assert_eq!(
+        (&position["since_byte"], &position["next_byte"]),
+        (&json!(9), &json!(9)),
+        "{position}"
+    );
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let again = check(&client, query.clone()).await;
     assert_eq!(again["unreachable_since"], since, "{again}");

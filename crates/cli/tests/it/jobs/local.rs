@@ -46,6 +46,32 @@ async fn job_of_a_local_sandbox_outlives_the_server_and_ends_with_the_sandbox() 
     assert!(wait_until(LIMIT, || !running()).await, "{last}");
 }
 
+#[tokio::test]
+async fn jobs_of_a_deleted_sandbox_are_stopped_and_can_still_be_asked_for() {
+    let local = Setup::new().start().await;
+    let client = &local.client;
+    let made = client
+        .call_tool("create_sandbox", json!({"name": "lab"}))
+        .await;
+    assert!(!made.is_error, "{}", made.text);
+    let there = json!({"sandbox_name": "lab", "ensure_watchdog": false, "notify_local": false});
+    let over = started(client, "exit 6", there.clone()).await;
+    assert_eq!(end_of(client, &over["task_id"]).await["exit_code"], 6);
+    let job = started(client, "sleep 600", there).await;
+    let deleted = client
+        .call_tool("delete_sandbox", json!({"sandbox_id": "lab"}))
+        .await;
+    assert!(!deleted.is_error, "{}", deleted.text);
+    let seen = check(client, json!({"task_id": job["task_id"]})).await;
+    assert_eq!(seen["status"], "stopped", "{seen}");
+    assert_eq!(seen["running"], false, "{seen}");
+    let seen = check(client, json!({"task_id": over["task_id"]})).await;
+    assert_eq!(seen["exit_code"], 6, "{seen}");
+    let watch = json!({"watch_id": job["watch_id"]});
+    let watch = client.call_tool("get_background_watch", watch).await;
+    assert_ne!(watch.json["watch"]["status"], "active", "{}", watch.text);
+}
+
 /// A program of ours beside a server with local sandboxes.
 fn beside(local: &Local, words: &[&str]) -> Beside {
     let mut command = Command::new(program());

@@ -13,6 +13,40 @@ use crate::files::Kind;
 #[case::ssh(Kind::Ssh)]
 #[case::local(Kind::Local)]
 #[tokio::test]
+async fn logs_and_records_of_jobs_are_never_extras(#[case] kind: Kind) {
+    let pair = Pair::new(kind).await;
+    pair.write("a", "1");
+    pair.write("both/.codex_logs/old.log", "1");
+    pair.up(json!({})).await;
+    let kept = [
+        ".codex_logs/train.log",
+        ".remote-sandbox-mcp/jobs/x/1/nonce",
+        "both/.codex_logs/new.log",
+        "gone/.codex_logs/sub/x.log",
+    ];
+    for name in kept {
+        pair.write_there(name, "2");
+    }
+    pair.write_there("gone/extra", "2");
+    let done = pair.up(json!({"delete_extras": true})).await;
+    assert_eq!(
+        (&done["deleted_files"], &done["deleted_dirs"]),
+        (&json!(1), &json!(0)),
+        "{done}"
+    );
+    for name in kept {
+        assert!(pair.there.join(name).exists(), "{name}");
+    }
+    assert!(!pair.there.join("gone/extra").exists());
+    // They can be brought and sent like anything else.
+    pair.down(json!({})).await;
+    assert!(pair.here.join(".codex_logs/train.log").exists());
+}
+
+#[rstest]
+#[case::ssh(Kind::Ssh)]
+#[case::local(Kind::Local)]
+#[tokio::test]
 async fn extras_go_and_what_is_excluded_stays(#[case] kind: Kind) {
     let pair = Pair::new(kind).await;
     pair.write("a", "1");

@@ -25,16 +25,20 @@ pub(super) struct Frame {
     pub(super) holds: bool,
 }
 
+/// Directories in which jobs keep their logs and their records. Nobody misses them in a source, and without them a job
+/// that runs is lost: so nothing in them is ever superfluous.
+const OF_JOBS: [&[u8]; 2] = [b".codex_logs", b".remote-sandbox-mcp"];
+
 impl Frame {
     pub(super) fn new(path: RelPath) -> Self {
         Frame {
+            is_shielded: OF_JOBS.contains(&path.name()),
             path,
             in_source: false,
             pending: None,
             extra: None,
             replacement: None,
             obstacle: None,
-            is_shielded: false,
             holds: false,
         }
     }

@@ -381,7 +381,7 @@ where
         if !source_verdict.is_included() || !target_verdict.is_included() {
             let mut frame = Frame::new(source.path.clone());
             frame.in_source = is_directory;
-            frame.is_shielded = is_directory != target.kind.is_directory();
+            frame.is_shielded |= is_directory != target.kind.is_directory();
             if source_verdict.is_included() {
                 frame.obstacle = Some(Obstacle::ExcludedInTarget);
                 self.conflict(source.path, Obstacle::ExcludedInTarget);
@@ -422,7 +422,7 @@ where
             let mut frame = Frame::of_source(source.path.clone());
             frame.obstacle = obstacle;
             // What a link leads to is somebody else's: files go there, but nothing there is superfluous.
-            frame.is_shielded = matches!(target.kind, Kind::Link { .. });
+            frame.is_shielded |= matches!(target.kind, Kind::Link { .. });
             self.open(frame);
         }
         if let Some(obstacle) = obstacle {
