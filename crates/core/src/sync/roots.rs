@@ -198,7 +198,8 @@ impl LocalRoots {
         if self.keys.iter().any(|keys| path.is_within(keys)) {
             return Err(RootRefusal::Keys { path: refused() });
         }
-        let root = match self.open.iter().find(|root| path.is_within(root)) {
+        let open = self.open.iter().find(|root| path.is_within(root));
+        let root = match open.filter(|root| !self.is_about_home(path, root)) {
             Some(root) => root.clone(),
             None => self.judge_home(path)?,
         };
@@ -211,6 +212,15 @@ impl LocalRoots {
             .cloned()
             .collect();
         Ok(Allowed { root, avoid })
+    }
+
+    /// Whether a path concerns the home directory though the root it lies in was not meant so: where temporary files lie
+    /// at home or above it, what is at home keeps its own rules.
+    fn is_about_home(&self, path: &CleanPath, root: &CleanPath) -> bool {
+        self.places.configured.is_none()
+            && self.places.home.as_ref().is_some_and(|home| {
+                home.is_within(root) && (path.is_within(home) || home.is_within(path))
+            })
     }
 
     /// The home directory is a root by itself only where nothing is configured.

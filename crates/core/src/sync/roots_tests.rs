@@ -143,3 +143,24 @@ fn path_is_clean_only_when_it_is_absolute_and_has_no_way_up() {
         Err(CleanPathError::Parent { .. })
     ));
 }
+
+#[rstest]
+#[case::beside_the_home("/tmp/lab/project", true)]
+#[case::folder_at_home("/tmp/lab/home/project", true)]
+#[case::hidden_at_home("/tmp/lab/home/.config/x", false)]
+#[case::keys_at_home("/tmp/lab/home/.ssh", false)]
+#[case::home("/tmp/lab/home", false)]
+#[case::above_the_home("/tmp/lab", false)]
+#[case::all_of_it("/tmp", false)]
+fn home_in_the_folder_for_temporary_files_keeps_its_rules(
+    #[case] path: &str,
+    #[case] is_allowed: bool,
+) {
+    let rules = LocalRoots::new(LocalPlaces {
+        temporary: vec![clean("/tmp")],
+        home: Some(clean("/tmp/lab/home")),
+        ..LocalPlaces::default()
+    });
+    let judged = rules.judge(&clean(path));
+    assert_eq!(judged.is_ok(), is_allowed, "{judged:?}");
+}

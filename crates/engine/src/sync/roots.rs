@@ -94,11 +94,7 @@ impl LocalPaths {
         let home = absolute("HOME");
         let real_home = home.as_deref().and_then(real_place);
         let temporary = absolute("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp"));
-        // Who has the temporary files at home or above it did not mean to give all of that away.
-        let temporary = real_place(&temporary).filter(|temporary| {
-            let home = real_home.as_ref();
-            !home.is_some_and(|home| home.as_path().starts_with(temporary.as_path()))
-        });
+        let temporary = real_place(&temporary);
         let own = own_places(environment, absolute("XDG_RUNTIME_DIR"));
         let configured = settings.roots.as_ref();
         let keys = home
