@@ -13,6 +13,7 @@ fn probed(alive: Result<(), Failure>, resources: Option<Resources>) -> Listed {
             host: "h".to_owned(),
             port: Some(22),
             user: "u".to_owned(),
+            place: None,
             tags: Vec::new(),
             warnings: Vec::new(),
             local: None,

@@ -87,6 +87,8 @@ pub struct Description {
     pub port: Option<u16>,
     /// As whom.
     pub user: String,
+    /// What two names of one host have in common, where that is sure: behind another host an address may mean any.
+    pub place: Option<String>,
     /// The words it was given to be chosen by.
     pub tags: Vec<String>,
     /// What the user should know about its configuration.

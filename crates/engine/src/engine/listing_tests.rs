@@ -34,6 +34,7 @@ impl Counting {
                 host: String::new(),
                 port: None,
                 user: "somebody".to_owned(),
+                place: None,
                 tags: Vec::new(),
                 warnings: Vec::new(),
                 local: None,

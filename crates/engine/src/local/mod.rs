@@ -468,6 +468,7 @@ fn description_of(
         host: "localhost".to_owned(),
         port: None,
         user: shared.user.clone(),
+        place: None,
         tags: shared.settings.tags.clone(),
         warnings: Vec::new(),
         local: Some(LocalFacts {

@@ -99,6 +99,7 @@ impl SshSandbox {
                 host,
                 port: Some(port),
                 user,
+                place: route.direct_place(),
                 tags: config.tags.clone(),
                 warnings: config.notes.clone(),
                 local: None,
@@ -225,6 +226,7 @@ impl Sandbox for SshSandbox {
             description.host.clone_from(&settings.host);
             description.port = Some(settings.port);
             description.user.clone_from(&settings.user);
+            description.place = self.route.direct_place();
             description.warnings.extend(notes.iter().cloned());
             description
         })

@@ -79,6 +79,16 @@ impl Route {
         }
     }
 
+    /// User, host and port, where they are known and nothing stands between; else they do not say which host it is.
+    pub(crate) fn direct_place(&self) -> Option<String> {
+        let settings = match (&self.reach, self.found.get()) {
+            (Reach::Host(settings), _) => settings,
+            (Reach::Alias(_), found) => found?.0.as_ref(),
+        };
+        let is_direct = matches!(settings.way, Way::Direct);
+        is_direct.then(|| format!("{}@{}:{}", settings.user, settings.host, settings.port))
+    }
+
     /// What the SSH configuration said, and what is worth knowing about it.
     pub(crate) fn found(&self) -> Option<&(Arc<SshSettings>, Vec<String>)> {
         match self.reach {

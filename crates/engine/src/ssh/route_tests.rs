@@ -96,3 +96,14 @@ fn complaint_leaves_out_what_says_nothing() {
     let words = complaint(b"Pseudo-terminal will not be allocated.\nline 3: bad\n\n");
     assert_eq!(words, "line 3: bad");
 }
+
+#[test]
+fn place_is_sure_only_where_nothing_stands_between() {
+    let place = |way| {
+        let reach = Reach::Host(SshSettings { way, ..settings() });
+        Route::new(reach, Transport::Builtin).direct_place()
+    };
+    assert_eq!(place(Way::Direct).unwrap(), "me@host.example:22");
+    assert_eq!(place(Way::Jump(Box::new(settings()))), None);
+    assert_eq!(place(Way::Command("nc host 22".to_owned())), None);
+}

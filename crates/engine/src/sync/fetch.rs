@@ -60,6 +60,7 @@ pub(super) async fn download(
         gauge: Gauge::default(),
         large_gauge: Gauge::default(),
         transfer: sides.token()?,
+        owner: sides.owner()?,
         outcome: std::mem::take(&mut compared.outcome),
         changes: Changes::default(),
         batch: Vec::new(),
@@ -100,6 +101,7 @@ struct Fetch<'a> {
     /// What large files show of the link; archives of many small ones may be slow for other reasons.
     large_gauge: Gauge,
     transfer: RunToken,
+    owner: Vec<u8>,
     outcome: Outcome,
     changes: Changes,
     batch: Vec<Planned>,
@@ -368,7 +370,7 @@ impl Fetch<'_> {
             Some(lone) => lone.there.clone(),
             None => entry.path.clone(),
         };
-        let name = resumable_name(&self.sides.far_location(), entry);
+        let name = resumable_name(&self.sides.far_location(), entry, &self.owner);
         let local = |error: crate::beneath::BeneathError| LargeError::Local {
             path: entry.path.shown().text,
             source: std::io::Error::other(Failure::chain(&error)),
@@ -476,10 +478,10 @@ fn still_there(replaces: Option<Entry>) -> Option<Entry> {
     replaces.filter(|target| !matches!(target.kind, Kind::Directory))
 }
 
-/// A name that the same file of the same host has each time.
-pub(super) fn resumable_name(far_location: &[u8], entry: &Entry) -> String {
+/// A name that the same file of the same host has each time for the same owner.
+pub(super) fn resumable_name(far_location: &[u8], entry: &Entry, owner: &[u8]) -> String {
     let mut hasher = Sha256::new();
-    for part in [far_location, entry.path.as_bytes()] {
+    for part in [owner, far_location, entry.path.as_bytes()] {
         hasher.update((part.len() as u64).to_be_bytes());
         hasher.update(part);
     }

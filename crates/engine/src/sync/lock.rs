@@ -29,11 +29,11 @@ pub(super) struct SyncLock {
 }
 
 impl SyncLock {
-    /// Takes the lock of a target, named by the sandbox (none for this machine) and its path.
-    pub(super) fn of_target(state: &Path, sandbox: &str, path: &[u8]) -> Result<Self, Failure> {
+    /// Takes the lock of a target, named by its host (none for this machine) and its path.
+    pub(super) fn of_target(state: &Path, host: &str, path: &[u8]) -> Result<Self, Failure> {
         let mut hasher = Sha256::new();
-        hasher.update((sandbox.len() as u64).to_be_bytes());
-        hasher.update(sandbox);
+        hasher.update((host.len() as u64).to_be_bytes());
+        hasher.update(host);
         hasher.update(path);
         let busy = "another sync to this target is under way";
         SyncLock::take(state, &name_of(hasher), busy)
@@ -127,12 +127,14 @@ fn held_by_another(file: File, busy: &str) -> Failure {
 }
 
 impl Sides {
-    /// Takes the lock of the target, so that nobody else syncs to it.
+    /// Takes the lock of the target, so that nobody else syncs to it, also by another name of its host.
     pub(super) fn lock_target(&self) -> Result<SyncLock, Failure> {
         let here = self.local_root.as_path().as_os_str().as_encoded_bytes();
         match self.request.way {
             Way::Up => {
-                SyncLock::of_target(&self.state, &self.request.sandbox, &self.far_location())
+                let place = self.sandbox.description().place.as_ref();
+                let host = place.unwrap_or(&self.request.sandbox);
+                SyncLock::of_target(&self.state, host, &self.far_location())
             }
             Way::Down => SyncLock::of_target(&self.state, "", here),
         }

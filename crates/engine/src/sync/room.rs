@@ -77,17 +77,17 @@ fn free_bytes_above(root: &CleanPath) -> Option<u64> {
 /// takes room and gives none.
 fn continued_bytes(sides: &Sides, left: impl Iterator<Item = Entry>) -> u64 {
     let left: BTreeMap<RelPath, u64> = left.map(|entry| (entry.path, entry.size_bytes)).collect();
-    if left.is_empty() {
+    let (false, Ok(owner)) = (left.is_empty(), sides.owner()) else {
         return 0;
-    }
+    };
     let continued = sides.plan().map_while(Result::ok).filter_map(|action| {
         let Action::SendFile { entry, .. } = action else {
             return None;
         };
         let name = match sides.request.way {
             _ if entry.size_bytes < LARGE_FILE => return None,
-            Way::Up => unfinished_name(sides.far_root.as_bytes(), &entry.path, &entry),
-            Way::Down => resumable_name(&sides.far_location(), &entry),
+            Way::Up => unfinished_name(sides.far_root.as_bytes(), &entry.path, &entry, &owner),
+            Way::Down => resumable_name(&sides.far_location(), &entry, &owner),
         };
         let path = match entry.path.parent() {
             Some(parent) => parent.join(name.as_bytes()),

@@ -325,6 +325,14 @@ impl Sides {
         }
     }
 
+    /// What a file that can be continued has in its name: this installation and this pair. Whoever has both holds the
+    /// lock of the pair, so two syncs never write into one such file at the same time.
+    pub(super) fn owner(&self) -> Result<Vec<u8>, Failure> {
+        let mut owner = super::token::installation(&self.state)?;
+        owner.extend_from_slice(self.pair().name().as_bytes());
+        Ok(owner)
+    }
+
     /// The mark of everything that this sync writes. Its first half is the same for each sync of this installation to
     /// this target, so that the next one finds what was left; the second half is drawn by lot, for what an
     /// earlier one still writes must never meet what this one does.

@@ -23,6 +23,7 @@ mod refusals;
 mod revisions;
 mod rights;
 mod room;
+mod same_target;
 mod slow;
 mod stage;
 mod swapped;

@@ -105,6 +105,7 @@ impl StandIn {
                 host: String::new(),
                 port: None,
                 user: "somebody".to_owned(),
+                place: None,
                 tags: Vec::new(),
                 warnings: Vec::new(),
                 local: None,

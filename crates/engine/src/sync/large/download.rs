@@ -64,7 +64,8 @@ pub(crate) async fn download_large(
     job: LargeDown<'_>,
 ) -> Result<LargeReceived, LargeError> {
     let sink = Source::new(job.file, job.entry);
-    let place = Place::new(job.remote_root, job.path, job.entry)?;
+    // Nothing is written there.
+    let place = Place::new(job.remote_root, job.path, job.entry, b"")?;
     let size_here = sink.cut_to(job.entry.size_bytes).await?;
     let there = place.target.as_bytes();
     let (client, right) = tokio::join!(far.files(), right_prefix(far, there, &sink, size_here));

@@ -1,8 +1,8 @@
 //! Large files, one at a time: by parts over several channels, continued where they were cut, and only what changed
 //! where the host has an older one and the link is slow.
 //!
-//! A file is written beside its place under a name that follows from its path, size and time. So a later sync finds
-//! what an earlier one left, asks the host for hashes of it, and sends only what is not right. The file
+//! A file is written beside its place under a name that follows from who sends it and from its path, size and time. So a
+//! later sync finds what an earlier one left, asks the host for hashes of it, and sends only what is not right. The file
 //! gets its own name in one step when all of it is there. On a slow link parts that get smaller go and come packed, into
 //! the same unfinished file.
 

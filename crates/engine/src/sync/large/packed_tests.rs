@@ -46,6 +46,7 @@ async fn up(
         entry,
         remote_root: &root,
         path: &entry.path,
+        owner: b"one",
         old: None,
         progress,
         gauge,

@@ -32,15 +32,21 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The names follow from what is sent, so that a later transfer of the same finds them again.
-    pub(super) fn new(root: &[u8], path: &RelPath, entry: &Entry) -> Result<Self, LargeError> {
+    /// The names follow from who sends and what is sent, so that a later transfer of the same finds them again and
+    /// nobody else writes into them.
+    pub(super) fn new(
+        root: &[u8],
+        path: &RelPath,
+        entry: &Entry,
+        owner: &[u8],
+    ) -> Result<Self, LargeError> {
         let shown = path.shown().text;
         let wrong = |source| LargeError::Path {
             path: shown.clone(),
             source,
         };
         let directory = directory_of(root, path);
-        let token = token(&inside(&directory, path.name()), entry);
+        let token = token(&inside(&directory, path.name()), entry, owner);
         let beside = |name: &[u8]| RemotePath::new(inside(&directory, name)).map_err(wrong);
         Ok(Place {
             target: beside(path.name())?,
@@ -191,9 +197,9 @@ impl Place {
 }
 
 /// The name of a file beside its place while its parts come in.
-pub(crate) fn unfinished_name(root: &[u8], path: &RelPath, entry: &Entry) -> String {
+pub(crate) fn unfinished_name(root: &[u8], path: &RelPath, entry: &Entry, owner: &[u8]) -> String {
     let whole = inside(&directory_of(root, path), path.name());
-    temporary_name(&token(&whole, entry), 0)
+    temporary_name(&token(&whole, entry, owner), 0)
 }
 
 fn directory_of(root: &[u8], path: &RelPath) -> Vec<u8> {
@@ -203,11 +209,14 @@ fn directory_of(root: &[u8], path: &RelPath) -> Vec<u8> {
     }
 }
 
-/// A name for this content at this place.
-fn token(path: &[u8], entry: &Entry) -> RunToken {
+/// A name for this content at this place, sent by this owner: size and time alone do not say what a file holds, and two
+/// who write into one file at the same time make a mixture.
+fn token(path: &[u8], entry: &Entry, owner: &[u8]) -> RunToken {
     let mut hash = Sha256::new();
-    hash.update((path.len() as u64).to_be_bytes());
-    hash.update(path);
+    for part in [owner, path] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
     hash.update(entry.size_bytes.to_be_bytes());
     hash.update(entry.mtime.seconds.to_be_bytes());
     hash.update(entry.mtime.nanoseconds().unwrap_or(0).to_be_bytes());
@@ -215,4 +224,27 @@ fn token(path: &[u8], entry: &Entry) -> RunToken {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash[..16]);
     RunToken::from_uuid_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::entry;
+    use super::*;
+
+    #[test]
+    fn hidden_names_are_the_same_for_the_same_owner_alone() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let entry = entry(file.path(), "a/big");
+        let names = |owner: &[u8]| {
+            let place = Place::new(b"/srv", &entry.path, &entry, owner).unwrap();
+            let name = unfinished_name(b"/srv", &entry.path, &entry, owner);
+            assert!(place.temporary.as_bytes().ends_with(name.as_bytes()));
+            [place.temporary, place.built, place.aside].map(|path| path.as_bytes().to_vec())
+        };
+        let (one, again, other) = (names(b"one"), names(b"one"), names(b"other"));
+        assert_eq!((&one[0], &one[2]), (&again[0], &again[2]));
+        assert!(one.iter().all(|name| !other.contains(name)));
+        // What a host builds is never continued.
+        assert_ne!(one[1], again[1]);
+    }
 }

@@ -101,6 +101,7 @@ impl World {
             entry,
             remote_root: &root,
             path: &entry.path,
+            owner: b"one",
             old,
             progress,
             gauge: &Gauge::default(),

@@ -49,6 +49,8 @@ pub(crate) struct LargeUp<'a> {
     pub(crate) remote_root: &'a [u8],
     /// Where it goes below that; its directory exists.
     pub(crate) path: &'a RelPath,
+    /// What tells who sends it from everybody else who may send to the same place.
+    pub(crate) owner: &'a [u8],
     /// What the host has there.
     pub(crate) old: Option<&'a Entry>,
     /// Whom to tell how far it has come.
@@ -83,7 +85,7 @@ pub(crate) async fn upload_large(
     let upload = Upload {
         far,
         client: client.ok_or(LargeError::NoConversation)?,
-        place: Place::new(job.remote_root, job.path, job.entry)?,
+        place: Place::new(job.remote_root, job.path, job.entry, job.owner)?,
         source,
         entry: job.entry,
         old: job
