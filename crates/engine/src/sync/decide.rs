@@ -41,7 +41,7 @@ impl Decision {
         let mut summary = Summary::default();
         let mut replaced = Vec::new();
         let mut something_gives_way = false;
-        let mut all_kept = Some((0, Some(Standing::new(sides))));
+        let mut all_kept = Some((0, Standing::new(sides)));
         for action in plan.by_ref() {
             let action = action.map_err(|error| out_of_order(&error))?;
             summary.add(&action);

@@ -18,12 +18,14 @@ pub(super) struct Standing<'a> {
 }
 
 impl<'a> Standing<'a> {
-    pub(super) fn new(sides: &'a Sides) -> Self {
-        Standing {
+    /// None where what is remembered is scattered: it is brought together by writing it down anew.
+    pub(super) fn new(sides: &'a Sides) -> Option<Self> {
+        let recalled = sides.pair().recall();
+        recalled.is_the_pairs_own().then(|| Standing {
             sides,
-            old: sides.pair().recall().peekable(),
+            old: recalled.peekable(),
             revision: Some(RevisionBuilder::default()),
-        }
+        })
     }
 
     /// Takes the next entry that stays as it is; nothing is left when it is not remembered just so.

@@ -113,3 +113,34 @@ async fn single_file_with_two_names_is_known_by_both(
     assert_edit_is_kept(&pair, paths, &here, &there).await;
     assert_eq!(fs::read(pair.here.join("b")).unwrap(), b"another");
 }
+
+#[rstest]
+#[case::directory("s", "s")]
+#[case::deeper("s/t", "s/t")]
+#[case::single_file("s/t/f", "s/t/f")]
+#[tokio::test]
+async fn edits_in_a_part_of_a_synced_tree_are_known(#[case] here: &str, #[case] there: &str) {
+    let pair = Pair::new(Kind::Ssh).await;
+    pair.write("s/t/f", "1");
+    pair.write("s/t/g", "1");
+    pair.up(json!({})).await;
+    let part = json!({
+        "local_path": pair.here.join(here), "remote_path": format!("copy/{there}"),
+    });
+    // What only changed there comes.
+    pair.write_there("s/t/f", "theirs, first");
+    let done = pair.down(part.clone()).await;
+    assert_eq!(
+        (&done["downloaded_files"], &done["conflicts"]),
+        (&json!(1), &json!(0)),
+        "{done}"
+    );
+    pair.write("s/t/f", "mine");
+    pair.up(json!({})).await;
+    pair.write("s/t/f", "mine, edited");
+    pair.write_there("s/t/f", "theirs, edited");
+    let done = pair.down(part).await;
+    assert_eq!(done["conflicts"], 1, "{done}");
+    let kept = std::fs::read_to_string(pair.here.join("s/t/f")).unwrap();
+    assert_eq!(kept, "mine, edited");
+}
