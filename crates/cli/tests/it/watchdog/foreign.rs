@@ -27,9 +27,11 @@ async fn stage() -> Stage {
 /// Starts a task as the package does: a session, a log, and a line about the end in it.
 fn begin(stage: &Stage, session: &str, command: &str) -> PathBuf {
     let log = stage.host.home().join(format!("{session}.log"));
+    // With the login files of the host of this test, of which there are none: those of this machine may take long.
     let line = format!(
-        "bash -lc '{{ {command}; }} >> {0} 2>&1; echo \"EXIT_CODE=$?\" >> {0}'",
-        log.display()
+        "HOME={1} bash -lc '{{ {command}; }} >> {0} 2>&1; echo \"EXIT_CODE=$?\" >> {0}'",
+        log.display(),
+        stage.host.home().display()
     );
     stage
         .host
