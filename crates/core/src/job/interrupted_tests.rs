@@ -1,7 +1,5 @@
 use super::super::testing::*;
-use super::super::{
-    JobSpec, JobStarted, JobState, LostReason, StopTarget, StopVerdict, parse_stop, stop_script,
-};
+use super::super::{JobSpec, JobStarted, JobState, LostReason, StopVerdict};
 
 /// A job whose command is up.
 fn begun(host: &Host, command: &str) -> (JobSpec, JobStarted) {
@@ -74,16 +72,9 @@ fn command_that_alone_was_ended_or_that_ended_in_its_own_way_has_ended() {
 fn attempt_that_was_stopped_is_stopped_and_its_end_is_written_down() {
     for host in Host::all() {
         let (spec, started) = begun(&host, "exec sleep 60");
-        let target = StopTarget {
-            job: &spec.job,
-            attempt: spec.attempt,
-            nonce: &spec.nonce,
-            session: &spec.session,
-        };
-        let answer = host.run(&stop_script(&target, &mark()));
-        let verdict = parse_stop(&mark(), &answer);
+        let verdict = host.stop(&spec);
         assert!(
-            matches!(verdict, Some(StopVerdict::Ended(_))),
+            matches!(verdict, StopVerdict::Ended(_)),
             "{}: {verdict:?}",
             host.name
         );

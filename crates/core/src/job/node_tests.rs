@@ -2,8 +2,8 @@ use std::fs;
 
 use super::super::testing::*;
 use super::super::{
-    HostWord, JobState, LostReason, Observation, Sighting, StopTarget, StopVerdict, UnknownReason,
-    judge, parse_stop, stop_script,
+    HostWord, JobState, LostReason, Observation, Sighting, StopVerdict, UnknownReason, judge,
+    parse_stop, stop_script,
 };
 use super::super::{JobSpec, StartRefusal, StartVerdict, parse_start, start_script};
 use super::*;
@@ -103,13 +103,7 @@ fn stop_from_another_node_ends_nothing_and_names_both() {
     let host = Host::full("dash", &["dash"]);
     let spec = job("exec sleep 60");
     let started = host.started(&spec);
-    let target = StopTarget {
-        job: &spec.job,
-        attempt: spec.attempt,
-        nonce: &spec.nonce,
-        session: &spec.session,
-    };
-    let script = stop_script(&target, &mark());
+    let script = stop_script(&target(&spec), &mark());
     let answer = host.run(&elsewhere(&host, script, Some("login-2")));
     let expected = StopVerdict::Elsewhere {
         node: started.process.node.clone().unwrap(),
@@ -185,16 +179,9 @@ fn process_that_is_not_found_may_live_in_another_container_of_the_same_boot() {
             "{}: {refusal:?}",
             host.name
         );
-        let target = StopTarget {
-            job: &spec.job,
-            attempt: spec.attempt,
-            nonce: &spec.nonce,
-            session: &spec.session,
-        };
-        let answer = host.run(&stop_script(&target, &mark()));
-        let verdict = parse_stop(&mark(), &answer);
+        let verdict = host.stop(&spec);
         assert!(
-            matches!(verdict, Some(StopVerdict::Elsewhere { .. })),
+            matches!(verdict, StopVerdict::Elsewhere { .. }),
             "{}: {verdict:?}",
             host.name
         );

@@ -10,18 +10,6 @@ use super::super::{
 };
 use super::*;
 
-fn stop(host: &Host, spec: &JobSpec) -> StopVerdict {
-    let target = StopTarget {
-        job: &spec.job,
-        attempt: spec.attempt,
-        nonce: &spec.nonce,
-        session: &spec.session,
-    };
-    let answer = host.run(&stop_script(&target, &mark()));
-    parse_stop(&mark(), &answer)
-        .unwrap_or_else(|| panic!("{}: {}", host.name, String::from_utf8_lossy(&answer)))
-}
-
 #[test]
 fn stop_ends_the_whole_tree_and_says_what_it_ended() {
     for host in Host::all() {
@@ -32,7 +20,7 @@ fn stop_ends_the_whole_tree_and_says_what_it_ended() {
             fs::read_to_string(&log).unwrap().contains("up")
         });
         std::thread::sleep(std::time::Duration::from_millis(200));
-        let StopVerdict::Ended(report) = stop(&host, &spec) else {
+        let StopVerdict::Ended(report) = host.stop(&spec) else {
             panic!("{}", host.name)
         };
         assert!(
@@ -70,7 +58,7 @@ fn stop_ends_the_whole_tree_and_says_what_it_ended() {
 
 /// A second stop changes nothing.
 fn stop_again(host: &Host, spec: &JobSpec) -> JobState {
-    stop(host, spec);
+    host.stop(spec);
     host.judge(spec, "/none").state
 }
 
@@ -79,12 +67,7 @@ fn stop_of_a_job_that_is_over_does_nothing() {
     for host in Host::all() {
         let spec = job("exit 4");
         let (state, _) = host.outcome(&spec);
-        assert_eq!(
-            stop(&host, &spec),
-            StopVerdict::AlreadyOver,
-            "{}",
-            host.name
-        );
+        assert_eq!(host.stop(&spec), StopVerdict::AlreadyOver, "{}", host.name);
         assert_eq!(host.judge(&spec, "/none").state, state, "{}", host.name);
     }
 }
@@ -93,7 +76,7 @@ fn stop_of_a_job_that_is_over_does_nothing() {
 fn stop_of_a_job_that_never_began_keeps_it_from_beginning() {
     for host in Host::all() {
         let spec = job("touch ran");
-        assert_eq!(stop(&host, &spec), StopVerdict::NeverBegan, "{}", host.name);
+        assert_eq!(host.stop(&spec), StopVerdict::NeverBegan, "{}", host.name);
         assert_eq!(
             host.refused(&spec),
             StartRefusal::Abandoned,
@@ -118,12 +101,7 @@ fn stop_leaves_others_alone() {
             nonce: Nonce::from_bytes(unique()),
             ..spec.clone()
         };
-        assert_eq!(
-            stop(&host, &stranger),
-            StopVerdict::NotOurs,
-            "{}",
-            host.name
-        );
+        assert_eq!(host.stop(&stranger), StopVerdict::NotOurs, "{}", host.name);
         assert_eq!(
             host.judge(&spec, &started.log_file).state,
             JobState::Running,
@@ -157,7 +135,7 @@ fn stop_leaves_others_alone() {
             "{}",
             host.name
         );
-        stop(&host, &spec);
+        host.stop(&spec);
         assert!(
             innocent.try_wait().unwrap().is_none(),
             "{}: an innocent process was ended",

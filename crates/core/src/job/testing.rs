@@ -58,6 +58,16 @@ pub(super) fn again(spec: &JobSpec) -> JobSpec {
     }
 }
 
+/// The attempt as something to be ended.
+pub(super) fn target(spec: &JobSpec) -> StopTarget<'_> {
+    StopTarget {
+        job: &spec.job,
+        attempt: spec.attempt,
+        nonce: &spec.nonce,
+        session: &spec.session,
+    }
+}
+
 pub(super) fn named(name: &str) -> SessionName {
     SessionName::parse(name).unwrap()
 }
@@ -166,6 +176,12 @@ impl Host {
             StartVerdict::Refused(refusal) => refusal,
             other => panic!("{}: {other:?}", self.name),
         }
+    }
+
+    pub(super) fn stop(&self, spec: &JobSpec) -> StopVerdict {
+        let answer = self.run(&stop_script(&target(spec), &mark()));
+        parse_stop(&mark(), &answer)
+            .unwrap_or_else(|| panic!("{}: {}", self.name, String::from_utf8_lossy(&answer)))
     }
 
     pub(super) fn look(&self, spec: &JobSpec, log_file: &str) -> Observation {
